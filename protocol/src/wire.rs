@@ -51,6 +51,8 @@ pub struct Hello {
     pub features: u64,
     /// For logs: the program's name.
     pub name: String,
+    /// The token, where the server has tokens configured; else empty.
+    pub token: String,
 }
 
 /// One shard as clients reach it.
@@ -175,6 +177,8 @@ pub enum ErrorCode {
     Failed = 8,
     /// The server takes no more connections; it closes.
     TooManyConnections = 9,
+    /// The token is missing or wrong; it closes.
+    Authentication = 10,
 }
 
 /// Everything a server can send.

@@ -1,1 +1,3 @@
-//! Crate root.
+//! The Stockade server as a library: what the binary `stockade-server` starts.
+
+pub mod session;
