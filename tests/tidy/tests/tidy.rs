@@ -1,0 +1,210 @@
+//! Rules of the house that a machine can hold: dependency directions, the shape of files, the top level.
+//!
+//! The checks read files as text; each failure names every place, so that one run is enough to mend them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const LINES_MAX: usize = 800;
+const COLUMNS_MAX: usize = 100;
+const FILE_BYTES_MAX: u64 = 256 << 10;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Files below `dir`, without build output and hidden folders.
+fn files(dir: &Path, out: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = entry.file_name().unwrap().to_string_lossy().into_owned();
+        if name.starts_with('.') || name == "target" || name == "node_modules" {
+            continue;
+        }
+        if entry.is_dir() { files(&entry, out) } else { out.push(entry) }
+    }
+}
+
+fn all_files() -> Vec<PathBuf> {
+    let mut out = Vec::new();
+    files(&root(), &mut out);
+    out.sort();
+    assert!(out.len() > 50, "the tree was not found");
+    out
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().to_string_lossy().into_owned()
+}
+
+fn none(faults: &[String], rule: &str) {
+    assert!(faults.is_empty(), "{rule}:\n  {}", faults.join("\n  "));
+}
+
+/// Dependencies of a member, by table.
+fn dependencies(member: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let text = fs::read_to_string(root().join(member).join("Cargo.toml")).unwrap();
+    let manifest: toml::Table = text.parse().unwrap();
+    let names = |table: &str| -> BTreeSet<String> {
+        let table = manifest.get(table).and_then(toml::Value::as_table);
+        table.map(|table| table.keys().cloned().collect()).unwrap_or_default()
+    };
+    (names("dependencies"), names("dev-dependencies"))
+}
+
+#[test]
+fn crates_import_only_what_they_may() {
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("protocol", &[] as &[&str]),
+        ("engine/core", &["stockade-protocol"]),
+        ("persistence/log", &["stockade-protocol"]),
+        ("client", &["stockade-protocol"]),
+        ("engine/server", &["stockade-protocol", "stockade-core", "stockade-log"]),
+        ("persistence/order-writer", &["stockade-protocol", "stockade-client"]),
+        ("bench", &["stockade-client", "stockade-protocol"]),
+    ]);
+    let homes = [
+        ("glommio", "engine/server"),
+        ("sled", "persistence/log"),
+        ("rusqlite", "persistence/order-writer"),
+        ("sqlx", "persistence/order-writer"),
+    ];
+    let mut faults = Vec::new();
+    for (member, allowed) in allowed {
+        let (normal, dev) = dependencies(member);
+        for name in normal.union(&dev) {
+            if name.starts_with("stockade-") && !allowed.contains(&name.as_str()) {
+                faults.push(format!("{member} imports {name}"));
+            }
+            for (library, home) in homes {
+                if name == library && member != home {
+                    faults.push(format!("{member} imports {library}, which belongs to {home}"));
+                }
+            }
+        }
+    }
+    none(&faults, "dependency directions (docs/ARCHITECTURE.md)");
+}
+
+#[test]
+fn pure_crates_cannot_reach_the_world() {
+    for member in ["protocol", "engine/core"] {
+        let text = fs::read_to_string(root().join(member).join("src/lib.rs")).unwrap();
+        assert!(text.contains("#![cfg_attr(not(test), no_std)]"), "{member} must be no_std");
+    }
+}
+
+#[test]
+fn the_top_level_holds_what_it_must_and_nothing_else() {
+    let expected: BTreeSet<String> = [
+        "Cargo.toml", "Cargo.lock", "README.md", "engine", "protocol", "client", "persistence", "bench",
+        "tests", "docs",
+    ]
+    .map(String::from)
+    .into();
+    let found: BTreeSet<String> = fs::read_dir(root())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| !name.starts_with('.') && name != "target")
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn rust_files_open_with_their_purpose_and_stay_small() {
+    let mut faults = Vec::new();
+    for path in all_files().iter().filter(|path| path.extension().is_some_and(|e| e == "rs")) {
+        let text = fs::read_to_string(path).unwrap();
+        let name = relative(path);
+        if !text.starts_with("//!") {
+            faults.push(format!("{name}: does not open with //!"));
+        }
+        let lines = text.lines().count();
+        if lines > LINES_MAX {
+            faults.push(format!("{name}: {lines} lines"));
+        }
+        for (number, line) in text.lines().enumerate() {
+            if line.chars().count() > COLUMNS_MAX && !line.contains("http") {
+                faults.push(format!("{name}:{}: wider than {COLUMNS_MAX}", number + 1));
+            }
+        }
+    }
+    none(&faults, "every file says what it is for, in at most 800 lines of 100 columns");
+}
+
+#[test]
+fn no_file_is_huge_but_the_fixtures() {
+    let mut faults = Vec::new();
+    for path in all_files() {
+        let name = relative(&path);
+        let size = fs::metadata(&path).unwrap().len();
+        if size > FILE_BYTES_MAX && !name.contains("fixtures/") {
+            faults.push(format!("{name}: {size} bytes"));
+        }
+    }
+    none(&faults, "files stay below 256 KiB");
+}
+
+/// Statements that corrupt silently: INSERT IGNORE truncates values, LOAD DATA LOCAL does the same even in
+/// strict mode, ON DUPLICATE KEY UPDATE fires on any unique key and rewrites another order's row.
+#[test]
+fn banned_sql_does_not_come_back() {
+    let banned = ["insert ignore", "load data", "on duplicate key"];
+    let mut faults = Vec::new();
+    let mut paths = Vec::new();
+    files(&root().join("persistence/order-writer/src"), &mut paths);
+    for path in paths {
+        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+            let code = line.split("//").next().unwrap_or("").to_lowercase();
+            for word in banned {
+                if code.contains(word) {
+                    faults.push(format!("{}:{}: {word}", relative(&path), number + 1));
+                }
+            }
+        }
+    }
+    none(&faults, "banned SQL");
+}
+
+#[test]
+fn unfinished_work_is_not_on_main() {
+    let markers = [["to", "do!("].concat(), ["unimple", "mented!("].concat(), ["FIX", "ME"].concat()];
+    let mut faults = Vec::new();
+    for path in all_files().iter().filter(|path| path.extension().is_some_and(|e| e == "rs")) {
+        for (number, line) in fs::read_to_string(path).unwrap().lines().enumerate() {
+            if markers.iter().any(|marker| line.contains(marker.as_str())) {
+                faults.push(format!("{}:{}: {}", relative(path), number + 1, line.trim()));
+            }
+        }
+    }
+    none(&faults, "no stubs");
+}
+
+/// Each of the ten promises is named in ARCHITECTURE.md with at least one test, and the test exists.
+#[test]
+fn every_promise_names_a_test_that_exists() {
+    let text = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).unwrap();
+    let mut sources = String::new();
+    for path in all_files().iter().filter(|path| path.extension().is_some_and(|e| e == "rs")) {
+        sources.push_str(&fs::read_to_string(path).unwrap());
+    }
+    let mut faults = Vec::new();
+    for promise in 1..=10 {
+        let head = format!("| P{promise} ");
+        let Some(line) = text.lines().find(|line| line.starts_with(&head)) else {
+            faults.push(format!("P{promise} is not in the table"));
+            continue;
+        };
+        let tests: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
+        if tests.is_empty() {
+            faults.push(format!("P{promise} names no test"));
+        }
+        for test in tests {
+            let name = test.rsplit("::").next().unwrap_or(test);
+            if !sources.contains(&format!("fn {name}(")) {
+                faults.push(format!("P{promise}: there is no test {test}"));
+            }
+        }
+    }
+    none(&faults, "promises and their tests (docs/ARCHITECTURE.md)");
+}
