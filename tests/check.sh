@@ -19,4 +19,4 @@ if ! command -v cargo-deny >/dev/null; then
     # A debug build: it runs once and for a second, so its compile time is what counts.
     CARGO_PROFILE_DEV_DEBUG=0 cargo install cargo-deny --locked --debug --quiet
 fi
-cargo deny --offline --log-level error check --config .deny.toml bans licenses sources
+cargo deny --locked --log-level error check bans licenses sources

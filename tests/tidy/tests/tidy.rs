@@ -97,8 +97,16 @@ fn pure_crates_cannot_reach_the_world() {
 #[test]
 fn the_top_level_holds_what_it_must_and_nothing_else() {
     let expected: BTreeSet<String> = [
-        "Cargo.toml", "Cargo.lock", "README.md", "engine", "protocol", "client", "persistence", "bench",
-        "tests", "docs",
+        "Cargo.toml",
+        "Cargo.lock",
+        "README.md",
+        "engine",
+        "protocol",
+        "client",
+        "persistence",
+        "bench",
+        "tests",
+        "docs",
     ]
     .map(String::from)
     .into();
@@ -168,7 +176,8 @@ fn banned_sql_does_not_come_back() {
 
 #[test]
 fn unfinished_work_is_not_on_main() {
-    let markers = [["to", "do!("].concat(), ["unimple", "mented!("].concat(), ["FIX", "ME"].concat()];
+    let markers =
+        [["to", "do!("].concat(), ["unimple", "mented!("].concat(), ["FIX", "ME"].concat()];
     let mut faults = Vec::new();
     for path in all_files().iter().filter(|path| path.extension().is_some_and(|e| e == "rs")) {
         for (number, line) in fs::read_to_string(path).unwrap().lines().enumerate() {
