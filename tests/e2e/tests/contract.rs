@@ -128,7 +128,7 @@ fn orders_from_reserve_to_return() {
         STOCK.SKU 1 1002 -> [:9, :9, :0, :0, live]
         STOCK.SKU 1 1001 -> [:3, :2, :0, :1, live]
         STOCK.SKU 1 9 -> [:0, :0, :0, :0, unknown]
-        STOCK.CANCEL 77 -> [unknown_order, 77, unknown]
+        STOCK.CANCEL 77 -> [unknown_order, _, unknown]
         STOCK.ORDER 77 -> [unknown, 0, :0, 0, :0, '', [], []]
         STOCK.STATUS 1 7 r1 -> [confirmed, $1, :1, 7, _, p1, [1001, :1], []]
         STOCK.STATUS 1 7 nobody -> [unknown, 0, _, _, :0, '', [], []]
