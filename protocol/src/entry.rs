@@ -2,7 +2,7 @@
 //!
 //! The same bytes stand in journal, archive and feed; `persistence/log/FORMAT.md` specifies them.
 
-mod codec;
+pub(crate) mod codec;
 
 pub use codec::{ENTRY_HEADER_BYTES, EntryError, EntryHeader, peek};
 

@@ -4,9 +4,18 @@
 //! Decoding never trusts a length: a frame is checked against the limit before it is buffered, and every
 //! body is read through [`crate::le::Reader`].
 
+mod body;
+mod command;
+mod feed;
+mod frame;
+mod reply;
+
+pub use body::{decode_request, decode_response, encode_request, encode_response};
+pub use command::fits_many;
+pub use frame::{CRC_FLAG, add_crc, split};
+
 use crate::command::{Command, Reserve};
 use crate::ids::{Lsn, PartitionId, TimestampMs};
-use crate::outcome::Outcome;
 use crate::reply::{Reply, ReserveReply};
 use crate::text::ConsumerName;
 use alloc::string::String;
@@ -261,49 +270,4 @@ pub enum RequestError {
         /// One plain sentence.
         message: &'static str,
     },
-}
-
-/// The frame at the front of `buffer`: header, body, and how many bytes it took. `None`: more bytes are
-/// needed.
-///
-/// # Errors
-/// See [`FrameError`].
-pub fn split(buffer: &[u8], body_max: u32) -> Result<Option<(Header, &[u8], usize)>, FrameError> {
-    let _ = (buffer, body_max);
-    todo!()
-}
-
-/// Appends a request as a frame.
-pub fn encode_request(request: &Request, correlation: u64, out: &mut Vec<u8>) {
-    let _ = (request, correlation, out);
-    todo!()
-}
-
-/// Reads a request's body.
-///
-/// # Errors
-/// See [`RequestError`].
-pub fn decode_request(header: &Header, body: &[u8]) -> Result<Request, RequestError> {
-    let _ = (header, body);
-    todo!()
-}
-
-/// Appends a response as a frame.
-pub fn encode_response(response: &Response, correlation: u64, out: &mut Vec<u8>) {
-    let _ = (response, correlation, out);
-    todo!()
-}
-
-/// Reads a response's body.
-///
-/// # Errors
-/// The body is malformed or of an unknown kind.
-pub fn decode_response(header: &Header, body: &[u8]) -> Result<Response, crate::le::Malformed> {
-    let _ = (header, body);
-    todo!()
-}
-
-/// The `bad_request` answer that fits a command's kind; used by every front for arguments out of range.
-pub fn bad_request_outcome() -> Outcome {
-    Outcome::BadRequest
 }

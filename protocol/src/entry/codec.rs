@@ -251,12 +251,12 @@ fn take_key(r: &mut Reader<'_>) -> Result<OrderKey, Malformed> {
     })
 }
 
-fn put_counted_lines(lines: &Lines, out: &mut Vec<u8>) {
+pub(crate) fn put_counted_lines(lines: &Lines, out: &mut Vec<u8>) {
     out.put_u16(lines.len() as u16);
     out.put_lines(lines);
 }
 
-fn take_counted_lines(r: &mut Reader<'_>) -> Result<Lines, Malformed> {
+pub(crate) fn take_counted_lines(r: &mut Reader<'_>) -> Result<Lines, Malformed> {
     let count = usize::from(r.u16()?);
     r.lines(count)
 }
@@ -285,7 +285,7 @@ fn take_placed(r: &mut Reader<'_>) -> Result<Placed, Malformed> {
     Ok(Placed { order, sale, user, request, expires_at, lines, data })
 }
 
-fn put_definition(definition: &SaleDefinition, out: &mut Vec<u8>) {
+pub(crate) fn put_definition(definition: &SaleDefinition, out: &mut Vec<u8>) {
     let d = definition;
     out.put_u64(d.sale.get());
     out.put_text(&d.name);
@@ -313,7 +313,7 @@ fn put_definition(definition: &SaleDefinition, out: &mut Vec<u8>) {
     }
 }
 
-fn take_definition(r: &mut Reader<'_>) -> Result<SaleDefinition, Malformed> {
+pub(crate) fn take_definition(r: &mut Reader<'_>) -> Result<SaleDefinition, Malformed> {
     let sale = r.sale()?;
     let name = String::from(r.text("name")?);
     let opens_at = r.timestamp()?;
@@ -349,7 +349,7 @@ fn take_definition(r: &mut Reader<'_>) -> Result<SaleDefinition, Malformed> {
     Ok(definition)
 }
 
-fn take_labels(r: &mut Reader<'_>) -> Result<Labels, Malformed> {
+pub(crate) fn take_labels(r: &mut Reader<'_>) -> Result<Labels, Malformed> {
     let count = usize::from(r.u16()?);
     if count > LABELS_PER_SKU_MAX {
         return Err(Malformed::Range("labels"));
