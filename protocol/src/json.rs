@@ -1,34 +1,20 @@
-//! JSON forms: sale files in, events and sales out. Ids of users, SKUs, orders and requests are strings on
-//! output and strings or numbers on input; a sale is a number.
+//! JSON forms: sale files in; events, sales, orders and answers out.
+//!
+//! Ids of users, SKUs, orders and requests are strings on output, and strings or numbers on input; a sale is
+//! a number both ways. Times are milliseconds since the epoch.
 
-use crate::entry::Entry;
-use crate::reply::SaleView;
-use crate::sale::SalePatch;
-use alloc::string::String;
+mod answer;
+mod event;
+mod moment;
+mod sale_file;
 
-/// Reads a sale file (JSON text). Unknown keys are refused with a suggestion.
-///
-/// # Errors
-/// One plain sentence that names the key.
-pub fn sale_patch(text: &str) -> Result<SalePatch, String> {
-    let _ = text;
-    todo!()
-}
-
-/// A sale file as JSON text (the reverse of [`sale_patch`]).
-pub fn sale_patch_to_json(patch: &SalePatch) -> String {
-    let _ = patch;
-    todo!()
-}
-
-/// The answer of `STOCK.SALE`: the keys of put, state, server_time_ms, and per SKU its figures.
-pub fn sale_view_to_json(view: &SaleView) -> String {
-    let _ = view;
-    todo!()
-}
-
-/// A feed event (DESIGN: one JSON object).
-pub fn entry_to_json(entry: &Entry) -> String {
-    let _ = entry;
-    todo!()
-}
+pub use answer::{
+    order_reply, order_view, reserve_reply, sale_summary, sale_view, sale_view_to_json, sku_view,
+    user_view,
+};
+pub use event::{entry_to_json, entry_to_value, gap_to_json};
+pub use moment::{format_rfc3339, parse_rfc3339};
+pub use sale_file::{
+    SALE_FILE_BYTES_MAX, sale_definition_to_value, sale_patch, sale_patch_from_value,
+    sale_patch_to_json,
+};
