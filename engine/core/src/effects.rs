@@ -5,7 +5,8 @@ use stockade_protocol::{Command, Reply};
 
 /// How many entries a shard has emitted since it started; volatile, for commit and answers only.
 ///
-/// An answer may leave once the position it rests on is committed; units given back join the pool then.
+/// An answer may leave once the position it rests on is committed; units given back join the pool
+/// then.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Position(pub u64);
 
@@ -36,7 +37,8 @@ pub struct Answer {
     pub rests_on: Position,
 }
 
-/// The results of one turn. The driver drains the vectors and hands the value back for the next turn.
+/// The results of one turn. The driver drains the vectors and hands the value back for the next
+/// turn.
 #[derive(Default, Debug)]
 pub struct Effects {
     /// Encoded entries in the order they were decided, to be appended to the shard's journal.

@@ -1,7 +1,13 @@
 //! Applies entries to images, without a shard: how the log makes snapshots.
+//!
+//! It is the same code that a shard applies its entries with, so a snapshot and a shard cannot
+//! differ.
 
+use crate::catalog::CatalogState;
+use crate::ledger::NoLedger;
+use crate::partition::{Archived, Partition};
 use stockade_protocol::image::{CatalogImage, PartitionImage};
-use stockade_protocol::{Entry, Lsn, PartitionId};
+use stockade_protocol::{Entry, Lsn, PartitionId, SaleId};
 
 /// An entry that does not follow from the state before it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,6 +20,14 @@ pub struct FoldError {
     pub why: &'static str,
 }
 
+impl core::fmt::Display for FoldError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "partition {} LSN {}: {}", self.partition, self.lsn, self.why)
+    }
+}
+
+impl core::error::Error for FoldError {}
+
 /// The partition after these entries. `archived` are sales whose orders are left out.
 ///
 /// # Errors
@@ -22,10 +36,22 @@ pub fn fold_partition(
     partition: PartitionId,
     image: PartitionImage,
     entries: &[Entry],
-    archived: &[stockade_protocol::SaleId],
+    archived: &[SaleId],
 ) -> Result<PartitionImage, FoldError> {
-    let _ = (partition, image, entries, archived);
-    todo!()
+    let error = |lsn, why| FoldError { partition, lsn, why };
+    let archived: Archived = archived.iter().copied().collect();
+    let lsn = image.lsn;
+    let mut state =
+        Partition::from_image(partition, image, &mut NoLedger).map_err(|why| error(lsn, why))?;
+    for sale in &archived {
+        state.drop_sale(*sale);
+    }
+    for entry in entries {
+        state
+            .apply(entry.clone(), &archived, &mut NoLedger)
+            .map_err(|why| error(entry.lsn, why))?;
+    }
+    Ok(state.to_image())
 }
 
 /// The catalog after these entries.
@@ -33,6 +59,10 @@ pub fn fold_partition(
 /// # Errors
 /// An entry does not follow.
 pub fn fold_catalog(image: CatalogImage, entries: &[Entry]) -> Result<CatalogImage, FoldError> {
-    let _ = (image, entries);
-    todo!()
+    let mut state = CatalogState::from_image(image);
+    for entry in entries {
+        let (partition, lsn) = (entry.partition, entry.lsn);
+        state.apply(entry).map_err(|why| FoldError { partition, lsn, why })?;
+    }
+    Ok(state.to_image())
 }
