@@ -139,7 +139,7 @@ mod tests {
         let at = |ms| TimestampMs::new(1_700_000_000_000 + ms);
         assert_eq!(bucket.take(rate, at(0)), Ok(()));
         let wait = bucket.take(rate, at(100)).expect_err("one is out");
-        assert_eq!(bucket.take(rate, at(100 + u64::from(wait) - 1)).is_err(), true);
+        assert!(bucket.take(rate, at(100 + u64::from(wait) - 1)).is_err());
         assert_eq!(bucket.take(rate, at(100 + u64::from(wait))), Ok(()));
     }
 

@@ -77,8 +77,11 @@ pub fn merge(command: &Command, parts: Vec<Part>, now: TimestampMs) -> Option<Re
     }
 }
 
-/// The sale and the sum of its tallies; `None` if the shards see different versions of it.
-fn stock(parts: Vec<Part>) -> Option<(Option<Arc<SaleRuntime>>, BTreeMap<SkuId, Tally>)> {
+/// A sale and the sum of its tallies over all shards.
+type Sum = (Option<Arc<SaleRuntime>>, BTreeMap<SkuId, Tally>);
+
+/// Sums up; `None` if the shards see different versions of the sale.
+fn stock(parts: Vec<Part>) -> Option<Sum> {
     let mut version: Option<Option<Arc<SaleRuntime>>> = None;
     let mut sum: BTreeMap<SkuId, Tally> = BTreeMap::new();
     for part in parts {

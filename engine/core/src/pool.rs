@@ -2,8 +2,10 @@
 //!
 //! The word holds `free` (units in no order and with no shard) and `aside` (units that some shard
 //! has taken for its present turn, in no order yet). It is volatile: recovery computes free = total
-//! - held - confirmed. Invariant: free + aside + (units in orders, durable or not, and units whose
-//! give-back is not durable) = total. Every arithmetic step is checked, in release too: a word that
+//! - held - confirmed.
+//!
+//! Invariant: free, aside, units in orders (durable or not) and units whose give-back is not
+//! durable add up to the total. Every arithmetic step is checked, in release too: a word that
 //! cannot follow a step means that units were counted twice, and the engine must stop.
 
 use crate::sync::{AtomicU64, Ordering};

@@ -2,6 +2,7 @@
 //! demand, crashes and recoveries. After every step it checks that no unit was made or lost.
 
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 pub mod script;
 
