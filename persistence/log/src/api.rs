@@ -1,13 +1,8 @@
-//! The surface that the server builds on.
+//! Settings, and the values that go in and out of a log.
 
-use crate::error::{CommitError, LogError, OpenError};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
-use stockade_protocol::ids::TimestampMs;
 use stockade_protocol::image::{CatalogImage, PartitionImage};
-use stockade_protocol::text::ConsumerName;
 use stockade_protocol::{Entry, Lsn, PartitionId};
 
 /// When a batch counts as committed.
@@ -39,8 +34,13 @@ pub struct Config {
     pub segments_unarchived_max: u32,
     /// [`Log::pressure`] is also true when the directory is larger than this; 0: no cap.
     pub disk_bytes_max: u64,
-    /// How long entries are kept after every consumer has acknowledged them.
+    /// How long entries are kept after every consumer has acknowledged them. Without consumers nothing is
+    /// trimmed.
     pub keep_after_ack: Duration,
+    /// Bytes of one volume of the archive, about.
+    pub volume_bytes: u64,
+    /// Bytes of a partition's new entries after which it gets a new snapshot.
+    pub snapshot_bytes: u64,
 }
 
 impl Config {
@@ -52,9 +52,11 @@ impl Config {
             partitions,
             durability: Durability::Group,
             segment_bytes: 64 << 20,
-            segments_unarchived_max: 64,
+            segments_unarchived_max: 16,
             disk_bytes_max: 0,
             keep_after_ack: Duration::from_secs(3600),
+            volume_bytes: 256 << 20,
+            snapshot_bytes: 4 << 20,
         }
     }
 }
@@ -71,86 +73,6 @@ pub trait Fold: Send + Sync + 'static {
     ) -> Result<PartitionImage, String>;
     /// The catalog after these entries.
     fn catalog(&self, image: CatalogImage, entries: &[Entry]) -> Result<CatalogImage, String>;
-}
-
-/// Takes the directory, reads floor, snapshots, archive and journals, and checks that nothing is missing.
-///
-/// # Errors
-/// See [`OpenError`].
-pub fn open(config: Config, fold: Arc<dyn Fold>) -> Result<Recovery, OpenError> {
-    let _ = (config, fold);
-    todo!()
-}
-
-/// A directory that was read and not yet written to (but for a torn tail that was noted).
-pub struct Recovery {}
-
-impl Recovery {
-    /// The catalog's snapshot (empty if there is none).
-    pub fn catalog(&self) -> CatalogImage {
-        todo!()
-    }
-
-    /// The partitions' snapshots; partitions without one are missing.
-    pub fn take_images(&mut self) -> BTreeMap<PartitionId, PartitionImage> {
-        todo!()
-    }
-
-    /// Calls `apply` for every entry behind the partition's snapshot, in LSN order.
-    ///
-    /// # Errors
-    /// Damage found on the way.
-    pub fn replay(
-        &self,
-        partition: PartitionId,
-        apply: &mut dyn FnMut(Entry) -> Result<(), String>,
-    ) -> Result<(), OpenError> {
-        let _ = (partition, apply);
-        todo!()
-    }
-
-    /// The latest timestamp in the log; `TimestampMs::NONE` if it is empty.
-    pub fn newest_at(&self) -> TimestampMs {
-        todo!()
-    }
-
-    /// Plain sentences for the operator (a torn tail that was cut, say).
-    pub fn warnings(&self) -> &[String] {
-        todo!()
-    }
-
-    /// Moves what is only in journals into the archive, makes it durable, writes the floor, and begins
-    /// a new epoch on empty segments: one journal per shard.
-    ///
-    /// # Errors
-    /// See [`OpenError`].
-    pub fn start(self) -> Result<(Arc<Log>, Vec<Journal>), OpenError> {
-        todo!()
-    }
-}
-
-/// One shard's commit journal; owned by its commit thread.
-pub struct Journal {}
-
-impl Journal {
-    /// Appends one batch (encoded entries, see `stockade_protocol::entry`) as one frame and makes it as
-    /// durable as the mode says. Entries of each partition must follow on the last one's LSN.
-    /// After an error the journal is poisoned and every further call fails.
-    ///
-    /// # Errors
-    /// The write or flush failed.
-    pub fn commit(&mut self, batch: &[u8]) -> Result<(), CommitError> {
-        let _ = batch;
-        todo!()
-    }
-
-    /// Writes the end frame of a clean stop.
-    ///
-    /// # Errors
-    /// The write or flush failed.
-    pub fn close(self) -> Result<(), CommitError> {
-        todo!()
-    }
 }
 
 /// What a read found.
@@ -181,113 +103,4 @@ pub struct ConsumerCursor {
     pub acked: Lsn,
     /// The last LSN that is committed.
     pub committed: Lsn,
-}
-
-/// The shared side of a running log: committed positions, reading, consumers.
-pub struct Log {}
-
-impl Log {
-    /// The last committed LSN of a partition.
-    pub fn committed(&self, partition: PartitionId) -> Lsn {
-        let _ = partition;
-        todo!()
-    }
-
-    /// The oldest LSN that can be read; the one after `committed` if none can.
-    pub fn first_kept(&self, partition: PartitionId) -> Lsn {
-        let _ = partition;
-        todo!()
-    }
-
-    /// Counts up with every commit of any shard; for [`Self::wait_commit`].
-    pub fn commit_count(&self) -> u64 {
-        todo!()
-    }
-
-    /// Blocks the calling thread until `commit_count` is above `seen`, or the time is over.
-    pub fn wait_commit(&self, seen: u64, timeout: Duration) -> u64 {
-        let _ = (seen, timeout);
-        todo!()
-    }
-
-    /// Committed entries from `from` on, at least one if there is one, else about `bytes_max` bytes.
-    /// Blocking: file reads. Not for a shard's thread.
-    ///
-    /// # Errors
-    /// The archive or a file failed.
-    pub fn read(
-        &self,
-        partition: PartitionId,
-        from: Lsn,
-        bytes_max: usize,
-    ) -> Result<ReadOutcome, LogError> {
-        let _ = (partition, from, bytes_max);
-        todo!()
-    }
-
-    /// Registers a consumer at the oldest entry, if it is not registered; from then on it holds trimming
-    /// back.
-    ///
-    /// # Errors
-    /// Too many consumers.
-    pub fn consumer_register(&self, name: &ConsumerName) -> Result<(), LogError> {
-        let _ = name;
-        todo!()
-    }
-
-    /// Where a consumer is, partition by partition (65535 last).
-    ///
-    /// # Errors
-    /// No such consumer.
-    pub fn consumer_cursors(&self, name: &ConsumerName) -> Result<Vec<ConsumerCursor>, LogError> {
-        let _ = name;
-        todo!()
-    }
-
-    /// All consumers' names, ascending.
-    pub fn consumers(&self) -> Vec<ConsumerName> {
-        todo!()
-    }
-
-    /// A consumer has processed everything up to and including `lsn`; durable within a second. An LSN
-    /// below the present cursor changes nothing.
-    ///
-    /// # Errors
-    /// No such consumer, or beyond what is committed.
-    pub fn consumer_ack(
-        &self,
-        name: &ConsumerName,
-        partition: PartitionId,
-        lsn: Lsn,
-    ) -> Result<(), LogError> {
-        let _ = (name, partition, lsn);
-        todo!()
-    }
-
-    /// Ends a consumer.
-    ///
-    /// # Errors
-    /// No such consumer.
-    pub fn consumer_drop(&self, name: &ConsumerName) -> Result<(), LogError> {
-        let _ = name;
-        todo!()
-    }
-
-    /// True when reserves must be answered `busy`: the archiver or the disk is behind its bound.
-    pub fn pressure(&self) -> bool {
-        todo!()
-    }
-
-    /// Bytes on disk: journals, archive, snapshots.
-    pub fn disk_bytes(&self) -> u64 {
-        todo!()
-    }
-
-    /// Archives everything, writes cursors and floor, and stops the archiver. After all journals closed.
-    ///
-    /// # Errors
-    /// The archive or a file failed.
-    pub fn shutdown(&self) -> Result<(), LogError> {
-        todo!()
-    }
 }

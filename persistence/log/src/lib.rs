@@ -5,8 +5,25 @@
 //! then on each shard's commit thread owns a [`Journal`] while everybody else shares a [`Log`].
 //! The bytes on disk are specified in `persistence/log/FORMAT.md`.
 
-pub mod api;
-pub mod error;
+mod api;
+mod archive;
+mod consumers;
+mod directory;
+mod error;
+mod files;
+mod floor;
+mod journal;
+mod log;
+mod recovery;
+mod runs;
+mod sealed;
+mod shared;
+mod snapshot;
+mod verify;
 
-pub use api::{Config, ConsumerCursor, Durability, Fold, Journal, Log, ReadOutcome, Recovery, open};
+pub use api::{Config, ConsumerCursor, Durability, Fold, ReadOutcome};
 pub use error::{CommitError, LogError, OpenError};
+pub use journal::Journal;
+pub use log::Log;
+pub use recovery::{Recovery, open};
+pub use verify::{Report, dump, verify};
