@@ -59,8 +59,8 @@ pub struct Engine {
     /// Every entry is durable at once.
     pub commit_at_once: bool,
     pub restart_grace_ms: u64,
-    /// Answers whose position is not committed yet.
-    pub unsent: Vec<(usize, Answer)>,
+    /// Units that a test set aside, as another shard's turn would.
+    pub aside: BTreeMap<(SaleId, SkuId), u32>,
     ticket: u64,
 }
 
@@ -75,7 +75,7 @@ impl Engine {
             now: TimestampMs::new(START_MS),
             commit_at_once: true,
             restart_grace_ms: 30_000,
-            unsent: Vec::new(),
+            aside: BTreeMap::new(),
             ticket: 0,
         };
         engine.recover(shard_count);
@@ -85,7 +85,7 @@ impl Engine {
     /// Everything that is not durable is lost; then the engine starts again, maybe with another
     /// number of shards.
     pub fn crash(&mut self, shard_count: usize) {
-        self.unsent.clear();
+        self.aside.clear();
         self.recover(shard_count);
         self.check();
     }
@@ -190,6 +190,24 @@ impl Engine {
         }
     }
 
+    /// Sets units aside as the turn of another shard would; says how many.
+    pub fn set_aside(&mut self, of: SaleId, id: SkuId, units: u32) -> u32 {
+        let sales = self.catalog.sales();
+        let runtime = sales.iter().find(|runtime| runtime.definition.sale == of).unwrap();
+        let taken = runtime.sku(id).unwrap().stock.set_aside(units);
+        *self.aside.entry((of, id)).or_default() += taken;
+        taken
+    }
+
+    /// The other shard's turn ends without granting anything.
+    pub fn put_back(&mut self) {
+        for ((of, id), units) in std::mem::take(&mut self.aside) {
+            let sales = self.catalog.sales();
+            let runtime = sales.iter().find(|runtime| runtime.definition.sale == of).unwrap();
+            runtime.sku(id).unwrap().stock.settle(0, units);
+        }
+    }
+
     pub fn shard_of(&self, command: &Command) -> usize {
         let partition = match command.route() {
             Route::User(user) => partition_of(user, PARTITIONS),
@@ -197,6 +215,11 @@ impl Engine {
             Route::Catalog | Route::All => panic!("not a command of one shard"),
         };
         usize::from(partition.get()) % self.shards.len()
+    }
+
+    /// The ticket of the next command.
+    pub fn next_ticket(&self) -> u64 {
+        self.ticket + 1
     }
 
     /// One turn of a shard.
@@ -325,8 +348,10 @@ impl Engine {
                 let key = (sale.definition.sale, sku.definition.sku);
                 let stock = sku.stock.load();
                 let in_orders = in_orders.remove(&key).unwrap_or(0);
-                assert_eq!(stock.aside, 0, "{key:?}: nothing is aside between turns");
-                assert_eq!(u64::from(stock.free) + in_orders, sku.total, "{key:?}: units");
+                let aside = self.aside.get(&key).copied().unwrap_or(0);
+                assert_eq!(stock.aside, aside, "{key:?}: a turn leaves nothing aside");
+                let outside = u64::from(stock.free) + u64::from(aside);
+                assert_eq!(outside + in_orders, sku.total, "{key:?}: units");
             }
         }
         assert_eq!(in_orders, BTreeMap::new(), "orders of unknown SKUs");
