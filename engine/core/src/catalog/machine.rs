@@ -17,7 +17,7 @@ use stockade_protocol::limits::{ADJUSTS_PER_SALE_MAX, SALES_MAX};
 use stockade_protocol::reply::{AdjustReply, SalePutReply, SaleSummary, SaleSwitchReply};
 use stockade_protocol::{
     Command, Entry, Event, Outcome, PartitionId, Reply, SaleDefinition, SaleId, SalePatch,
-    SaleState, SkuId,
+    SaleState,
 };
 
 /// An entry that was decided and is not durable yet, and the units set aside for it.
@@ -238,7 +238,7 @@ impl CatalogMachine {
             return reject(Outcome::UnknownSale);
         };
         let runtime = &self.runtimes[&sale];
-        if let Some(known) = image.adjusts.iter().find(|a| a.request.key() == request.key()) {
+        if let Some(known) = self.state.adjust(sale, request.key()) {
             if known.sku != sku || known.delta != delta {
                 return reject(Outcome::IdConflict);
             }
@@ -305,19 +305,14 @@ impl CatalogMachine {
     fn renew(&mut self, sale: SaleId) {
         let image = &self.state.sales[&sale];
         let known = self.runtimes.get(&sale);
-        let mut adjusted: BTreeMap<SkuId, i64> = BTreeMap::new();
-        for adjust in &image.adjusts {
-            *adjusted.entry(adjust.sku).or_default() += adjust.applied;
-        }
         let sku = |definition: &stockade_protocol::SkuDefinition| {
             let stock = match known.and_then(|known| known.sku(definition.sku)) {
                 Some(sku) if sku.definition == *definition => return sku.clone(),
                 Some(sku) => sku.stock.clone(),
                 None => Arc::new(StockWord::new(definition.stock)),
             };
-            let applied = adjusted.get(&definition.sku).copied().unwrap_or(0);
-            let total = u64::from(definition.stock).checked_add_signed(applied);
-            let total = total.expect("totals never fall below 0");
+            let total = self.state.total(sale, definition.sku);
+            let total = total.expect("the SKUs of a definition are counted");
             Arc::new(SkuRuntime { definition: definition.clone(), total, stock })
         };
         let definition: SaleDefinition = image.definition.clone();

@@ -143,6 +143,12 @@ impl Script {
         String::new()
     }
 
+    /// An adjust of sale 1 whose answer does not matter.
+    pub fn adjust(&mut self, id: u64, delta: i64, request: u64) {
+        let request = RequestId::from_number(request).unwrap();
+        self.engine.run(Command::Adjust(Adjust { sale: sale(1), sku: sku(id), delta, request }));
+    }
+
     fn log(&mut self) -> String {
         let durable = self.engine.log.values().flatten();
         let tail = self.engine.shards.iter().flat_map(|shard| &shard.tail);

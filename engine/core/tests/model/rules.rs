@@ -1,5 +1,6 @@
-//! The rules once more, as plainly as possible: maps, sums and no cleverness. It shares no code with the
-//! core; where both agree on every answer, entry and figure, both are right or wrong in the same way.
+//! The rules once more, as plainly as possible: maps, sums and no cleverness. It shares no code
+//! with the core; where both agree on every answer, entry and figure, both are right or wrong in
+//! the same way.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
