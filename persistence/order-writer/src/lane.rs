@@ -409,7 +409,7 @@ impl From<Alarm> for LaneEnd {
 }
 
 /// The wall clock.
-fn now() -> TimestampMs {
+pub(crate) fn now() -> TimestampMs {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     TimestampMs::new(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -6,6 +6,8 @@
 //! compares SQL with the log row by row and repairs it. See `persistence/order-writer/README.md`.
 
 mod catalog_json;
+pub mod cli;
+pub mod feed;
 pub mod lane;
 pub mod layout;
 pub mod outbox;

@@ -1,2 +1,7 @@
-//! Entry point.
-fn main() {}
+//! `stockade-writer`: see [`stockade_order_writer::cli`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    stockade_order_writer::cli::main()
+}

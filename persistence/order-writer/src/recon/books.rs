@@ -25,6 +25,8 @@ pub struct Books {
     pub first: Lsn,
     /// The last entry applied.
     pub lsn: Lsn,
+    /// Entries were gone when it was read.
+    pub trimmed: bool,
 }
 
 impl Books {

@@ -7,6 +7,7 @@
 //! | refused | finds the row, moves it to `refused_orders`, goes on |
 //! | bug | stops and raises an alarm; no order is touched |
 
+use crate::layout::Layout;
 use stockade_protocol::ids::TimestampMs;
 
 /// An error of a session.
@@ -120,6 +121,30 @@ pub enum SetupError {
         /// How.
         source: SinkError,
     },
+}
+
+impl SetupError {
+    /// The refusal of other counts, or of another place, than the data was written with. Indexes
+    /// count from 0.
+    pub fn layout(
+        name: String,
+        found: &Layout,
+        found_index: u16,
+        asked: &Layout,
+        index: u16,
+    ) -> Self {
+        Self::Layout {
+            name,
+            found_index: found_index + 1,
+            found_databases: found.databases,
+            found_tables: found.tables,
+            found_partitions: found.partitions,
+            index: index + 1,
+            databases: asked.databases,
+            tables: asked.tables,
+            partitions: asked.partitions,
+        }
+    }
 }
 
 /// A moment in microseconds, as SQLite keeps it; the end of time stays the end of time.

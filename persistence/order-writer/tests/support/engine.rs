@@ -2,20 +2,25 @@
 //! back.
 
 use super::books;
+use super::history::definition;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use stockade_order_writer::layout::Layout;
+use stockade_order_writer::recon::compare;
+use stockade_order_writer::rows::{LineRow, OrderRow};
 use stockade_order_writer::sink::Database;
 use stockade_order_writer::sink::sqlite::SqliteDatabase;
 use stockade_order_writer::source::{Connect, Run, Source, SourceError};
-use stockade_protocol::command::{Line, Return};
+use stockade_order_writer::stored::SaleStored;
+use stockade_protocol::command::{Line, OrderList, Return};
 use stockade_protocol::entry::OrderKey;
 use stockade_protocol::ids::TimestampMs;
-use stockade_protocol::reply::OrderReply;
+use stockade_protocol::reply::{OrderReply, OrderView, SaleSummary, SaleView, SkuView};
 use stockade_protocol::{
-    Command, Entry, Event, Lsn, OrderId, OrderState, Outcome, PartitionId, Reply,
+    Command, Entry, Event, Lsn, OrderId, OrderState, Outcome, PartitionId, Reply, SaleId,
+    SaleState, SkuId, SkuState,
 };
 
 #[derive(Debug, Default)]
@@ -28,6 +33,8 @@ pub struct State {
     pub connects: usize,
     /// Every so many runs the connection breaks.
     pub break_every: Option<usize>,
+    /// Figures of SKUs are one too high.
+    pub wrong_figures: bool,
     /// Each acknowledgement is compared with the cursors in this file.
     pub check: Option<(PathBuf, Layout)>,
 }
@@ -132,13 +139,80 @@ impl Source for Connection {
                 append(&mut state.entries, event, order);
                 reply(Outcome::Returned, order, OrderState::Returned)
             }
-            other => panic!("the writer asks for {other:?}"),
+            read => Ok(answer(&state.entries, read, u64::from(state.wrong_figures))),
         }
     }
 
     fn committed(&mut self) -> Result<BTreeMap<PartitionId, Lsn>, SourceError> {
         let state = self.engine.state();
         Ok(books(&state.entries).iter().map(|(partition, books)| (*partition, books.lsn)).collect())
+    }
+}
+
+/// Answers to reads.
+fn answer(entries: &[Entry], command: Command, wrong: u64) -> Reply {
+    let all = books(entries);
+    let catalog = compare::catalog_of(&all[&PartitionId::CATALOG].catalog);
+    let orders = || all.values().flat_map(|books| books.orders.values());
+    match command {
+        Command::SaleList => {
+            let live = catalog.sales.iter().filter(|(_, sale)| sale.state != 5);
+            let summary = |(sale, row): (&i64, &SaleStored)| SaleSummary {
+                sale: SaleId::new(*sale as u64).unwrap(),
+                name: row.name.clone(),
+                state: SaleState::Live,
+                opens_at: TimestampMs::NONE,
+                closes_at: None,
+                sku_count: 0,
+            };
+            Reply::Sales(live.map(summary).collect())
+        }
+        Command::SaleGet(sale) => {
+            let units = |sku: i64, state: OrderState| -> u64 {
+                let orders = orders().filter(|row| row.sale == sale && row.state == state);
+                let lines = orders.flat_map(|row| &row.lines);
+                let lines = lines.filter(|line| line.sku.get() as i64 == sku);
+                lines.map(|line| line.quantity - line.returned).sum()
+            };
+            let skus = catalog.skus.keys().filter(|(of, _)| *of == sale.get() as i64);
+            let view = |(_, sku): &(i64, i64)| SkuView {
+                sku: SkuId::new(*sku as u64).unwrap(),
+                total: 0,
+                free: 0,
+                held: units(*sku, OrderState::Held) + wrong,
+                confirmed: units(*sku, OrderState::Confirmed),
+                state: SkuState::Live,
+            };
+            Reply::Sale(Some(Box::new(SaleView {
+                definition: definition(sale.get(), 1, ""),
+                state: SaleState::Live,
+                server_time: TimestampMs::NONE,
+                skus: skus.map(view).collect(),
+            })))
+        }
+        Command::OrderList(OrderList { sale, after, .. }) => {
+            let mut found: Vec<&OrderRow> =
+                orders().filter(|row| row.sale == sale && row.order.get() > after).collect();
+            found.sort_by_key(|row| row.order);
+            Reply::Orders(found.into_iter().take(10).map(view).collect())
+        }
+        other => panic!("the writer asks for {other:?}"),
+    }
+}
+
+fn view(row: &OrderRow) -> OrderView {
+    let lines = row.lines.iter();
+    let back = lines.clone().filter(|line| line.returned > 0);
+    let line = |line: &LineRow, units: u64| Line { sku: line.sku, quantity: units as u32 };
+    OrderView {
+        order: Some(row.order),
+        state: row.state,
+        sale: Some(row.sale),
+        user: Some(row.user),
+        expires_at: row.expires_at,
+        payment: row.payment.clone(),
+        lines: lines.map(|l| line(l, l.quantity)).collect(),
+        returned: back.map(|l| line(l, l.returned)).collect(),
     }
 }
 

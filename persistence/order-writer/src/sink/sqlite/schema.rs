@@ -159,29 +159,10 @@ pub fn migrate(
     }
     match self::layout(connection).map_err(failed)? {
         Some(found) if found == (*layout, index) => Ok(()),
-        Some((found, found_index)) => Err(mismatch(name, &found, found_index, layout, index)),
+        Some((found, found_index)) => {
+            Err(SetupError::layout(name.into(), &found, found_index, layout, index))
+        }
         None => Err(SetupError::Empty(name.into())),
-    }
-}
-
-/// The refusal of other counts than the data was written with.
-fn mismatch(
-    name: &str,
-    found: &Layout,
-    found_index: u16,
-    layout: &Layout,
-    index: u16,
-) -> SetupError {
-    SetupError::Layout {
-        name: name.into(),
-        found_index: found_index + 1,
-        found_databases: found.databases,
-        found_tables: found.tables,
-        found_partitions: found.partitions,
-        index: index + 1,
-        databases: layout.databases,
-        tables: layout.tables,
-        partitions: layout.partitions,
     }
 }
 
