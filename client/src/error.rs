@@ -1,0 +1,106 @@
+//! What can go wrong with a call. The difference that matters: could the command have been decided?
+
+use std::time::Duration;
+use stockade_protocol::wire::ErrorCode;
+use stockade_protocol::{Command, OrderId, RequestId, SaleId, UserId};
+
+/// A call that has no answer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// No connection within the deadline; nothing was sent, so nothing was done.
+    #[error("{address} was not reached within {within:?}: {why}")]
+    NotReached {
+        /// Where.
+        address: String,
+        /// The deadline.
+        within: Duration,
+        /// The last failure.
+        why: String,
+    },
+    /// It was sent and no answer came: it may have been decided. Ask again with the same request id, or
+    /// [`crate::Client::resolve`] it.
+    #[error("in doubt: {0}")]
+    InDoubt(InDoubt),
+    /// A question was sent and no answer came; nothing can have changed.
+    #[error("no answer within {0:?}")]
+    NoAnswer(Duration),
+    /// Too many calls in flight, and the client was told to fail fast. Nothing was sent.
+    #[error("too many calls in flight")]
+    Full,
+    /// The server said that it failed.
+    #[error("the server says: {message} ({code:?})")]
+    Server {
+        /// What kind of failure.
+        code: ErrorCode,
+        /// One plain sentence.
+        message: String,
+    },
+    /// The server sent what this client cannot read.
+    #[error("the server sent {0}")]
+    Protocol(String),
+    /// The client was shut down.
+    #[error("the client is shut down")]
+    Closed,
+}
+
+/// Names what is in doubt, so that it can be asked about later, also by another process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InDoubt {
+    /// A reserve or withdraw.
+    Request {
+        /// The sale.
+        sale: SaleId,
+        /// The buyer.
+        user: UserId,
+        /// The request id.
+        request: RequestId,
+    },
+    /// A verb on an order.
+    Order(OrderId),
+    /// A catalog or stock change: send it again, it is idempotent.
+    Catalog,
+}
+
+impl std::fmt::Display for InDoubt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Request { sale, user, request } => {
+                write!(f, "request {request} of user {user} in sale {sale}")
+            }
+            Self::Order(order) => write!(f, "order {order}"),
+            Self::Catalog => f.write_str("a catalog change"),
+        }
+    }
+}
+
+impl InDoubt {
+    /// What a command leaves in doubt; `None` for questions.
+    pub fn of(command: &Command) -> Option<Self> {
+        match command {
+            Command::Reserve(reserve) => Some(Self::Request {
+                sale: reserve.sale,
+                user: reserve.user,
+                request: reserve.request.clone(),
+            }),
+            Command::Withdraw { sale, user, request } => {
+                Some(Self::Request { sale: *sale, user: *user, request: request.clone() })
+            }
+            Command::Confirm { order, .. }
+            | Command::Cancel { order, .. }
+            | Command::Extend { order, .. } => Some(Self::Order(*order)),
+            Command::Return(back) => Some(Self::Order(back.order)),
+            Command::SalePut(_)
+            | Command::SalePause(_)
+            | Command::SaleResume(_)
+            | Command::SaleClose(_)
+            | Command::Adjust(_) => Some(Self::Catalog),
+            Command::OrderGet(_)
+            | Command::Status { .. }
+            | Command::UserGet { .. }
+            | Command::OrderList(_)
+            | Command::SkuGet { .. }
+            | Command::SaleGet(_)
+            | Command::SaleList => None,
+        }
+    }
+}
