@@ -6,6 +6,7 @@
 pub mod engine;
 pub mod failing;
 pub mod history;
+pub mod server;
 
 use std::collections::BTreeMap;
 use std::path::Path;
