@@ -43,8 +43,8 @@ pub fn fold_partition(
     let lsn = image.lsn;
     let mut state =
         Partition::from_image(partition, image, &mut NoLedger).map_err(|why| error(lsn, why))?;
-    for sale in &archived {
-        state.drop_sale(*sale);
+    for sale in archived.iter() {
+        state.drop_sale(sale);
     }
     for entry in entries {
         state

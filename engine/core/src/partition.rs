@@ -275,4 +275,36 @@ impl Partition {
 }
 
 /// Sales whose state was dropped.
-pub(crate) type Archived = FixedSet<SaleId>;
+#[derive(Debug, Default)]
+pub(crate) struct Archived {
+    sales: FixedSet<SaleId>,
+    /// The catalog is not known yet (recovery): an order that is missing may be one of an archived
+    /// sale that a snapshot left out.
+    pub(crate) incomplete: bool,
+}
+
+impl Archived {
+    /// None so far, before the catalog is known.
+    pub(crate) fn unknown() -> Self {
+        Self { incomplete: true, ..Self::default() }
+    }
+
+    pub(crate) fn contains(&self, sale: &SaleId) -> bool {
+        self.sales.contains(sale)
+    }
+
+    pub(crate) fn insert(&mut self, sale: SaleId) {
+        self.sales.insert(sale);
+    }
+
+    /// In no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SaleId> {
+        self.sales.iter().copied()
+    }
+}
+
+impl FromIterator<SaleId> for Archived {
+    fn from_iter<T: IntoIterator<Item = SaleId>>(sales: T) -> Self {
+        Self { sales: sales.into_iter().collect(), incomplete: false }
+    }
+}

@@ -51,7 +51,7 @@ impl ShardMachine {
             partitions: ids.into_iter().map(Partition::new).collect(),
             books: Books::default(),
             user_buckets: UserBuckets::default(),
-            archived: Archived::default(),
+            archived: Archived::unknown(),
             position: Position::NONE,
             now: TimestampMs::NONE,
         }
@@ -84,7 +84,7 @@ impl ShardMachine {
         self.books.mode = Mode::Replay;
         self.partitions[index] =
             Partition::from_image(partition, image, &mut self.books).map_err(error)?;
-        let archived: Vec<SaleId> = self.archived.iter().copied().collect();
+        let archived: Vec<SaleId> = self.archived.iter().collect();
         for sale in archived {
             self.partitions[index].drop_sale(sale);
             self.books.drop_sale(sale);
@@ -93,9 +93,9 @@ impl ShardMachine {
     }
 
     /// Applies an entry of the log. Entries of a partition come in LSN order without a gap. Entries
-    /// of archived sales are applied too; [`CatalogChange::Archive`] drops what they left. If a
-    /// partition was loaded from an image that left archived sales out, those changes must be
-    /// applied first.
+    /// of archived sales are applied too; [`CatalogChange::Archive`] drops what they left. The
+    /// catalog's changes may be applied before or after; before is stricter: only then is an order
+    /// that is missing known not to be one of an archived sale.
     ///
     /// # Errors
     /// The entry does not follow from the state: the log is damaged or of another version.
@@ -109,6 +109,7 @@ impl ShardMachine {
 
     /// A catalog change takes force here.
     pub fn apply(&mut self, change: &CatalogChange) {
+        self.archived.incomplete = false;
         match change {
             CatalogChange::Replace(sale) => self.books.put(sale),
             CatalogChange::Archive(sale) => {

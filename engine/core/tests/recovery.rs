@@ -58,6 +58,15 @@ archived orders stay away: put sku=10:5 grace=0 hold=0; reserve 7 1 10; close; a
 archived between snapshots: put sku=10:5 grace=0 hold=0; reserve 7 1 10*2; snapshot
     ; return 7/1 r 10; close; archive; crash; order 7/1 => archived; snapshot; crash
     ; order 7/1 => archived
+archived orders stay away, catalog last: changes_last; put sku=10:5 grace=0 hold=0
+    ; reserve 7 1 10; close; archive
+    ; snapshot; crash
+    ; order 7/1 => archived; confirm 7/1 p => too_late state=archived; snapshot; crash
+    ; confirm 7/1 p => too_late state=archived
+archived between snapshots, catalog last: changes_last; put sku=10:5 grace=0 hold=0
+    ; reserve 7 1 10*2; snapshot
+    ; return 7/1 r 10; close; archive; crash; order 7/1 => archived; snapshot; crash
+    ; order 7/1 => archived
 ";
 
 #[test]

@@ -234,7 +234,7 @@ fn sell_until_gone(machine: &mut ShardMachine, shard: usize, shards: usize) -> (
     let users: Vec<UserId> = (0..64).map(|n| user_of(shard, shards, n)).collect();
     let (mut requests, mut effects) = (Vec::new(), Effects::default());
     let (mut gone_10, mut gone_11, mut next) = (false, false, 0u64);
-    while !(gone_10 && gone_11) || !requests.is_empty() {
+    while !(gone_10 && gone_11 && requests.is_empty()) {
         for who in &users {
             next += 1;
             let (ticket, lines): (u64, &[(u64, u32)]) = match (gone_10, gone_11, next % 5) {

@@ -10,6 +10,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use stockade_protocol::command::Adjust;
 use stockade_protocol::ids::TimestampMs;
 use stockade_protocol::image::{CatalogImage, SaleImage};
@@ -33,6 +34,8 @@ pub struct CatalogMachine {
     state: CatalogState,
     runtimes: BTreeMap<SaleId, Arc<SaleRuntime>>,
     pending: Option<Pending>,
+    /// The candidate that was named last.
+    candidate_last: Cell<Option<SaleId>>,
 }
 
 impl CatalogMachine {
@@ -94,13 +97,17 @@ impl CatalogMachine {
     }
 
     /// A sale that is over, past its grace: the driver asks all shards how many orders of it are
-    /// held, and if none are, calls [`Self::archive`].
+    /// held, and if none are, calls [`Self::archive`]. Asked again it names the next one in turn, so
+    /// that a sale whose orders are still held does not keep the others.
     pub fn archive_candidate(&self, now: TimestampMs) -> Option<SaleId> {
-        self.archive_candidates(now).next()
+        let last = self.candidate_last.get();
+        let next = self.archive_candidates(now).find(|sale| Some(*sale) > last);
+        let next = next.or_else(|| self.archive_candidates(now).next());
+        self.candidate_last.set(next);
+        next
     }
 
-    /// All sales that are over, past their grace, ascending: one whose orders are still held does
-    /// not keep the others.
+    /// All sales that are over, past their grace, ascending.
     pub fn archive_candidates(&self, now: TimestampMs) -> impl Iterator<Item = SaleId> {
         let due = move |sale: &SaleImage| {
             let times = [sale.closed_at, sale.definition.closes_at];
@@ -111,16 +118,13 @@ impl CatalogMachine {
     }
 
     /// Decides to archive the sale; as with `Append`, the entry must be made durable and then
-    /// committed.
+    /// committed. The driver made sure that it is over and that no order of it is held.
     ///
     /// # Panics
-    /// The entry before is not committed, or the sale is not one of [`Self::archive_candidates`].
+    /// The entry before is not committed, or the sale is unknown or archived.
     pub fn archive(&mut self, sale: SaleId, now: TimestampMs) -> Entry {
         assert!(self.pending.is_none(), "catalog commands are decided one at a time");
-        assert!(
-            self.archive_candidates(now).any(|candidate| candidate == sale),
-            "only a sale past its grace is archived"
-        );
+        assert!(self.state.sales.contains_key(&sale), "only a known sale is archived");
         *self.append(Event::SaleArchived(sale), now, None)
     }
 

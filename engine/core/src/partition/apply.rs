@@ -103,7 +103,7 @@ impl Partition {
         match self.orders.get(number) {
             Some(order) if order.sale == sale && Some(order.user) == key.user => Ok(Some(number)),
             Some(_) => Err("the order is another user's or sale's"),
-            None if archived.contains(&sale) => Ok(None),
+            None if archived.contains(&sale) || archived.incomplete => Ok(None),
             None => Err("the order is not in memory"),
         }
     }

@@ -59,6 +59,8 @@ pub struct Engine {
     /// Every entry is durable at once.
     pub commit_at_once: bool,
     pub restart_grace_ms: u64,
+    /// Recovery applies the catalog's changes only after the log was replayed.
+    pub changes_last: bool,
     /// Units that a test set aside, as another shard's turn would.
     pub aside: BTreeMap<(SaleId, SkuId), u32>,
     ticket: u64,
@@ -75,6 +77,7 @@ impl Engine {
             now: TimestampMs::new(START_MS),
             commit_at_once: true,
             restart_grace_ms: 30_000,
+            changes_last: false,
             aside: BTreeMap::new(),
             ticket: 0,
         };
@@ -96,13 +99,8 @@ impl Engine {
             self.catalog.replay(entry);
         }
         let changes = self.catalog.changes();
-        self.shards =
-            (0..shard_count).map(|shard| self.recover_shard(shard, shard_count)).collect();
-        for shard in &mut self.shards {
-            for change in &changes {
-                shard.machine.apply(change);
-            }
-        }
+        let recover = |shard| self.recover_shard(shard, shard_count, &changes);
+        self.shards = (0..shard_count).map(recover).collect();
         let tallies = self.shards.iter().flat_map(|shard| shard.machine.tallies());
         set_stock(&self.catalog.sales(), tallies.collect::<Vec<_>>()).unwrap();
         for shard in 0..shard_count {
@@ -113,10 +111,13 @@ impl Engine {
         }
     }
 
-    fn recover_shard(&self, shard: usize, shard_count: usize) -> Shard {
+    fn recover_shard(&self, shard: usize, shard_count: usize, changes: &[CatalogChange]) -> Shard {
         let mine = |n: &u16| usize::from(*n) % shard_count == shard;
         let ids: Vec<_> = (0..PARTITIONS).filter(mine).map(PartitionId::new).collect();
         let mut machine = ShardMachine::new(PARTITIONS, &ids);
+        if !self.changes_last {
+            changes.iter().for_each(|change| machine.apply(change));
+        }
         for id in ids {
             if let Some(image) = self.images.get(&id) {
                 machine.load(id, image.clone());
@@ -124,6 +125,9 @@ impl Engine {
             for entry in self.log.get(&id).into_iter().flatten() {
                 machine.replay(entry).unwrap();
             }
+        }
+        if self.changes_last {
+            changes.iter().for_each(|change| machine.apply(change));
         }
         Shard {
             machine,
@@ -297,7 +301,12 @@ impl Engine {
 
     /// Archives what is due; says which sales.
     pub fn archive(&mut self) -> Vec<SaleId> {
-        let due: Vec<SaleId> = self.catalog.archive_candidates(self.now).collect();
+        let count = self.catalog.archive_candidates(self.now).count();
+        // Each is named once before one is named again.
+        let next = |_| self.catalog.archive_candidate(self.now).unwrap();
+        let mut due: Vec<SaleId> = (0..count).map(next).collect();
+        due.sort_unstable();
+        assert!(due.iter().copied().eq(self.catalog.archive_candidates(self.now)));
         let held = |sale: &SaleId| {
             self.shards.iter().map(|shard| shard.machine.held_orders(*sale)).sum::<u64>()
         };

@@ -126,6 +126,7 @@ impl Script {
             "commits" => self.engine.commit_at_once = args[0] == "on",
             "commit" => self.engine.commit_all(),
             "snapshot" => self.engine.snapshot(),
+            "changes_last" => self.engine.changes_last = true,
             "crash" => {
                 let shards = args.first().map_or(self.engine.shards.len(), |n| n.parse().unwrap());
                 self.engine.crash(shards);
