@@ -97,8 +97,8 @@ impl CatalogMachine {
     }
 
     /// A sale that is over, past its grace: the driver asks all shards how many orders of it are
-    /// held, and if none are, calls [`Self::archive`]. Asked again it names the next one in turn, so
-    /// that a sale whose orders are still held does not keep the others.
+    /// held, and if none are, calls [`Self::archive`]. Asked again it names the next one in turn,
+    /// so that a sale whose orders are still held does not keep the others.
     pub fn archive_candidate(&self, now: TimestampMs) -> Option<SaleId> {
         let last = self.candidate_last.get();
         let next = self.archive_candidates(now).find(|sale| Some(*sale) > last);

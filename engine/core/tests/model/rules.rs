@@ -358,6 +358,10 @@ impl Model {
             Some(false) => return Answer::Wait,
             None => {}
         }
+        self.place(partition, user, request, units)
+    }
+
+    fn place(&mut self, partition: u16, user: u64, request: u64, units: &Units) -> Answer {
         let held = self.config.hold > 0;
         let deadline = if held { self.now + self.config.hold } else { 0 };
         let state = if held { State::Held } else { State::Confirmed };
