@@ -72,7 +72,7 @@ impl Connection {
                 self.input.drain(..PREFACE.len());
                 greeted = true;
             }
-            while greeted {
+            while greeted && !self.input.is_empty() {
                 let Some((header, body, taken)) = wire::split(&self.input, BODY_BYTES_MAX).unwrap()
                 else {
                     break;
