@@ -11,6 +11,7 @@ mod run;
 mod status;
 
 use clap::{Args, Parser, Subcommand};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Follows the feed of a Stockade engine into SQL, exactly once.
@@ -87,7 +88,11 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
     let done = match cli.verb {
         Verb::Run(args) => run::run(&args),
         Verb::Ddl(args) => ddl(&args),

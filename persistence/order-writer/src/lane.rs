@@ -24,11 +24,11 @@ use crate::sink::{Database, Session, SinkError};
 use crate::source::{Connect, Source, SourceError};
 use backoff::Backoff;
 use progress::Progress;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stockade_protocol::ids::TimestampMs;
-use stockade_protocol::{Lsn, PartitionId};
+use stockade_protocol::{Entry, Lsn, PartitionId};
 
 /// How a lane works.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +98,8 @@ pub struct Lane {
     source: Option<Box<dyn Source>>,
     epoch: Option<u64>,
     batcher: Batcher,
+    /// Entries of a run that did not fit into the batch.
+    carry: VecDeque<Entry>,
     /// Taken from the batcher, not surely committed.
     pending: Option<Batch>,
     /// What the database has, as far as this lane knows.
@@ -161,6 +163,7 @@ impl Lane {
             source: None,
             epoch: None,
             batcher: Batcher::new(layout, index, &BTreeMap::new()),
+            carry: VecDeque::new(),
             pending: None,
             committed: BTreeMap::new(),
             acked: BTreeMap::new(),
@@ -264,6 +267,7 @@ impl Lane {
             tracing::info!("a commit in doubt turned out written");
         } else {
             self.batcher = Batcher::new(self.layout, self.index, &found);
+            self.carry.clear();
             self.source = None;
         }
         self.pending = None;
@@ -274,6 +278,7 @@ impl Lane {
     /// True if there is a subscription now, from behind the cursors.
     fn open_source(&mut self) -> Result<bool, LaneEnd> {
         self.batcher = Batcher::new(self.layout, self.index, &self.committed);
+        self.carry.clear();
         let wanted = self.batcher.wanted();
         let opened = self.connect.connect(&wanted).and_then(|mut source| {
             let committed = source.committed()?;

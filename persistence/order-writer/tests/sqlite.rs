@@ -46,10 +46,32 @@ fn rows_equal_the_log_and_acks_follow_commits() {
     assert_equals_log(&[&path], LAYOUT, &entries, &[]);
 }
 
+#[test]
+fn a_batch_is_never_larger_than_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("orders.db");
+    let mut history = History::new(41, LAYOUT.partitions);
+    for _ in 0..70 {
+        history.place(PartitionId::new(1), &[(1001, 1)], false);
+    }
+    SqliteDatabase::new(&path).prepare(&LAYOUT, 0).unwrap();
+    // Every transaction leaves the place of its cursor; the feed sends seven entries at once.
+    sql(
+        &path,
+        "CREATE TABLE steps (lsn INTEGER); CREATE TRIGGER step AFTER UPDATE OF lsn ON cursors
+         BEGIN INSERT INTO steps VALUES (NEW.lsn - OLD.lsn); END",
+    );
+    let engine = Engine::new(history.entries.clone());
+    assert_eq!(drain(&path, LAYOUT, &engine, 5), LaneEnd::Drained);
+    assert_eq!(count(&path, "SELECT max(lsn) FROM steps"), 5);
+    assert_eq!(count(&path, "SELECT count(*) FROM steps"), 14);
+    assert_equals_log(&[&path], LAYOUT, &history.entries, &[]);
+}
+
 /// The connection dies at call 0, at call 1, and so on, until a run needs fewer calls than that.
 #[test]
 fn every_row_is_written_once_wherever_the_connection_dies() {
-    let entries = History::of(8, LAYOUT.partitions, 60);
+    let entries = History::of(8, LAYOUT.partitions, 45);
     for death in [Death::Before, Death::After] {
         for call in 0.. {
             let dir = tempfile::tempdir().unwrap();

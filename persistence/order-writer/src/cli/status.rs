@@ -12,7 +12,12 @@ use stockade_protocol::{Lsn, PartitionId};
 pub(super) fn status(target: &Target, json: bool) -> Result<u8, Failure> {
     let databases = databases(target)?;
     let layout = written(target, &databases)?;
-    let committed = engine(target)?.committed().map_err(Failure::failed);
+    let committed = match engine(target)?.committed() {
+        Ok(committed) if committed.is_empty() => {
+            Err(Failure::failed("the engine has no consumer; start `stockade-writer run`"))
+        }
+        committed => committed.map_err(Failure::failed),
+    };
     let mut out: Vec<Value> = Vec::new();
     for (index, database) in databases.iter().enumerate() {
         let failed = |error| Failure::failed(format!("{}: {error}", database.name()));

@@ -17,6 +17,11 @@ impl Lane {
             if events >= self.options.batch_events_max || self.stop.is_set() {
                 return Ok(true);
             }
+            if let Some(entry) = self.carry.pop_front() {
+                self.batcher.push(&entry)?;
+                until.get_or_insert_with(|| Instant::now() + self.options.linger);
+                continue;
+            }
             let wait = match until {
                 None => IDLE_WAIT,
                 Some(_) if events >= BATCH_EVENTS_SMALL => Duration::ZERO,
@@ -24,12 +29,7 @@ impl Lane {
             };
             let Some(source) = &mut self.source else { return Ok(false) };
             match source.next(wait) {
-                Ok(Some(Run::Entries(entries))) => {
-                    for entry in &entries {
-                        self.batcher.push(entry)?;
-                    }
-                    until.get_or_insert_with(|| Instant::now() + self.options.linger);
-                }
+                Ok(Some(Run::Entries(entries))) => self.carry.extend(entries),
                 Ok(Some(Run::Gap { partition, from, to })) => {
                     self.batcher.gap(partition, from, to)?;
                 }
