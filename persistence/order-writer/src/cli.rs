@@ -4,6 +4,7 @@
 //! written with other counts; 3 not reached, or failed; 4 fenced by another writer; 5 stopped by an
 //! alarm, a person must look.
 
+mod books;
 mod common;
 mod recon;
 mod refused;
@@ -56,6 +57,11 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Print every order of the databases, one JSON object a line.
+    Books {
+        #[command(flatten)]
+        target: Target,
+    },
     /// Look at orders that the database refused.
     #[command(subcommand)]
     Refused(refused::Verb),
@@ -97,6 +103,7 @@ pub fn main() -> ExitCode {
         Verb::Run(args) => run::run(&args),
         Verb::Ddl(args) => ddl(&args),
         Verb::Status { target, json } => status::status(&target, json),
+        Verb::Books { target } => books::books(&target),
         Verb::Refused(verb) => refused::refused(verb),
         Verb::Recon(verb) => recon::recon(verb),
     };

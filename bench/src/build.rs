@@ -1,0 +1,42 @@
+//! Where the programs are that the demo starts. Under cargo they are built first, so that a clean clone needs one
+//! command; elsewhere they must lie beside this program.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PROGRAMS: [&str; 2] = ["stockade-server", "stockade-writer"];
+
+/// The folder that holds the programs.
+///
+/// # Errors
+/// They cannot be built, or are not there.
+pub fn programs() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let dir = own.parent().unwrap_or(Path::new(".")).to_path_buf();
+    // Set by `cargo run`, and only there.
+    if let (Some(cargo), Some(_)) = (std::env::var_os("CARGO"), std::env::var_os("CARGO_PKG_NAME"))
+    {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let release = dir.ends_with("release");
+        eprintln!("building stockade-server and stockade-writer");
+        let mut command = Command::new(cargo);
+        command.current_dir(workspace).args(["build", "--locked"]);
+        command.args(["-p", "stockade-engine", "-p", "stockade-order-writer", "--bins"]);
+        if release {
+            command.arg("--release");
+        }
+        let status = command.status().map_err(|error| format!("cargo: {error}"))?;
+        if !status.success() {
+            return Err("the programs could not be built".into());
+        }
+    }
+    for name in PROGRAMS {
+        if !dir.join(name).is_file() {
+            return Err(format!(
+                "{} is missing; build it with `cargo build --release`",
+                dir.join(name).display()
+            ));
+        }
+    }
+    Ok(dir)
+}
