@@ -6,10 +6,12 @@
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
+/// How long an address in use is tried again.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// A silent peer is asked whether it is still there after this.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 
@@ -49,9 +51,9 @@ pub fn open(
     http: SocketAddr,
     shard_count: u16,
 ) -> Result<Sockets, String> {
-    let (common, listen_at) = shared(listen, shard_count).map_err(|e| sentence(listen, &e))?;
-    let (resps, resp_at) = shared(resp, shard_count).map_err(|e| sentence(resp, &e))?;
-    let (http_socket, http_at) = one(http).map_err(|e| sentence(http, &e))?;
+    let (common, listen_at) = patient(listen, || shared(listen, shard_count))?;
+    let (resps, resp_at) = patient(resp, || shared(resp, shard_count))?;
+    let (http_socket, http_at) = patient(http, || one(http))?;
     let (mut shards, mut shard_ports) = (Vec::new(), Vec::new());
     for (common, resp) in common.into_iter().zip(resps) {
         let any = SocketAddr::new(listen.ip(), 0);
@@ -61,6 +63,22 @@ pub fn open(
     }
     let http: TcpListener = http_socket.into();
     Ok(Sockets { shards, http, listen_at, resp_at, http_at, shard_ports })
+}
+
+/// Tries for a moment where the address is in use: after a kill -9 the kernel takes the rings of the dead server
+/// apart in the background, and until then they hold its listening sockets.
+fn patient<T>(address: SocketAddr, open: impl Fn() -> io::Result<T>) -> Result<T, String> {
+    let started = Instant::now();
+    loop {
+        match open() {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse && started.elapsed() < PATIENCE =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            result => return result.map_err(|error| sentence(address, &error)),
+        }
+    }
 }
 
 fn sentence(address: SocketAddr, error: &io::Error) -> String {
