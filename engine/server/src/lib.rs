@@ -20,6 +20,7 @@ pub mod mailbox;
 pub mod metrics;
 pub mod os;
 pub mod recover;
+pub mod resp;
 pub mod routing;
 pub mod server;
 pub mod session;

@@ -229,7 +229,7 @@ impl Front {
     fn session(self, hub: &Hub) -> Box<dyn Session> {
         match self {
             Self::Binary => Box::new(BinarySession::new(hub.info.clone())),
-            Self::Resp => Box::new(BinarySession::new(hub.info.clone())),
+            Self::Resp => Box::new(crate::resp::RespSession::new(hub.info.clone())),
         }
     }
 
