@@ -14,6 +14,7 @@ pub mod feed;
 pub mod fold;
 pub mod gateway;
 pub mod histogram;
+pub mod http;
 pub mod hub;
 pub mod listen;
 pub mod mailbox;

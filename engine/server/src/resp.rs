@@ -9,5 +9,6 @@ mod parser;
 mod session;
 mod writer;
 
+pub use commands::decimal;
 pub use parser::{ParseError, parse};
 pub use session::RespSession;

@@ -168,10 +168,12 @@ fn start_feed(hub: &Arc<Hub>) -> Result<Vec<JoinHandle<()>>, String> {
 
 fn start_http(listener: std::net::TcpListener, hub: &Arc<Hub>) -> Result<(), String> {
     let gateway: Arc<dyn Gateway> = Arc::new(HubGateway::new(hub.clone()));
-    // The front comes with its own module; until then the port is only held.
     thread("http", move || {
-        let _held = (listener, gateway);
-        std::thread::park();
+        // It serves to the end: what it is asked while the shards drain is answered `busy`.
+        let (_never, stop) = tokio::sync::watch::channel(false);
+        if let Err(error) = crate::http::serve(listener, gateway, stop) {
+            tracing::error!(%error, "the HTTP port is closed");
+        }
     })
     .map(drop)
 }
