@@ -12,8 +12,8 @@ fn run(resp: &mut Resp, script: &str) {
         let arguments: Vec<String> = call.split_whitespace().map(|w| insert(w, &orders)).collect();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let answer = resp.call(&arguments).unwrap_or_else(|error| panic!("{line}: {error}"));
-        if arguments[0] == "STOCK.RESERVE" && answer.items().len() > 1 {
-            let order = answer.items()[1].text().to_owned();
+        if let ("STOCK.RESERVE", Value::Array(items)) = (arguments[0], &answer) {
+            let order = items[1].text().to_owned();
             if order != "0" && !orders.contains(&order) {
                 orders.push(order);
             }
@@ -47,22 +47,33 @@ fn show(value: &Value) -> String {
     }
 }
 
-/// `_` matches up to the next `,` or `]`; an expected error is a prefix.
+/// A lone `_` matches anything; an expected error is a prefix.
 fn matches(shown: &str, expected: &str) -> bool {
     if expected.starts_with('-') {
         return shown.starts_with(expected);
     }
-    let mut rest = shown;
-    for (i, part) in expected.split('_').enumerate() {
-        if i > 0 {
-            rest = &rest[rest.find([',', ']']).unwrap_or(rest.len())..];
-        }
-        match rest.strip_prefix(part) {
-            Some(tail) => rest = tail,
-            None => return expected.split('_').count() == 1 && shown == expected,
-        }
+    let lone = |at: usize| {
+        let before = expected[..at].chars().next_back().is_none_or(|c| c == ' ' || c == '[');
+        let after = expected[at + 1..].chars().next().is_none_or(|c| c == ',' || c == ']');
+        before && after
+    };
+    let wild: Vec<usize> =
+        expected.match_indices('_').map(|m| m.0).filter(|at| lone(*at)).collect();
+    let (mut parts, mut from) = (Vec::new(), 0);
+    for at in wild {
+        parts.push(&expected[from..at]);
+        from = at + 1;
     }
-    rest.is_empty()
+    let last = &expected[from..];
+    if parts.is_empty() {
+        return shown == expected;
+    }
+    let Some(mut rest) = shown.strip_prefix(parts[0]) else { return false };
+    for part in &parts[1..] {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
 }
 
 fn server() -> (tempfile::TempDir, Server) {
