@@ -1,5 +1,5 @@
-//! The books, from both sides: what the engine says, what SQL says (through `stockade-writer`), and what the buyers
-//! were told. Each fault is a sentence; the books balance when there is none.
+//! The books, from both sides: what the engine says, what SQL says (through `stockade-writer`), and
+//! what the buyers were told. Each fault is a sentence; the books balance when there is none.
 
 use crate::plan::Plan;
 use crate::shop::{Ledger, sale_id};

@@ -1,4 +1,5 @@
-//! Reading baskets and labels from CSV files, plain or gzipped. Every fault names its line and column.
+//! Reading baskets and labels from CSV files, plain or gzipped. Every fault names its line and
+//! column.
 
 use flate2::read::GzDecoder;
 use std::collections::{BTreeMap, HashMap};

@@ -1,5 +1,5 @@
-//! Where the programs are that the demo starts. Under cargo they are built first, so that a clean clone needs one
-//! command; elsewhere they must lie beside this program.
+//! Where the programs are that the demo starts. Under cargo they are built first, so that a clean
+//! clone needs one command; elsewhere they must lie beside this program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

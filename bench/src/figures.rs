@@ -1,4 +1,5 @@
-//! The first figures, as Markdown: throughput and latency of one hot SKU, restart, memory. Conditions go with them.
+//! The first figures, as Markdown: throughput and latency of one hot SKU, restart, memory.
+//! Conditions go with them.
 
 use crate::build::programs;
 use crate::load::{LoadArguments, measure};
@@ -71,7 +72,8 @@ pub fn run(arguments: &FiguresArguments) -> Result<bool, String> {
     Ok(valid)
 }
 
-/// Fills a server with orders, one a user; kills it; measures until it is ready and until the first answer.
+/// Fills a server with orders, one a user; kills it; measures until it is ready and until the first
+/// answer.
 fn restart_and_memory(binaries: &std::path::Path, orders: u64) -> Result<(), String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let one = ["--shards".to_owned(), "1".to_owned()];

@@ -1,4 +1,5 @@
-//! Demo, replay of baskets, and honest load for Stockade: what the binary `stockade-bench` is made of.
+//! Demo, replay of baskets, and honest load for Stockade: what the binary `stockade-bench` is made
+//! of.
 //!
 //! The crate knows the engine through its client and its programs only; SQL it sees through
 //! `stockade-writer`.

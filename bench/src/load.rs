@@ -1,8 +1,9 @@
-//! Load on a server: closed loop (every connection keeps its pipeline full) or open loop (arrivals by a Poisson
-//! schedule, latency from the *intended* start, so that a stalled server does not hide its queue).
+//! Load on a server: closed loop (every connection keeps its pipeline full) or open loop (arrivals
+//! by a Poisson schedule, latency from the *intended* start, so that a stalled server does not hide
+//! its queue).
 //!
-//! One thread drives all connections, so that one core is enough to drive a server on another; the run says how
-//! busy that thread was, and is marked invalid if it was the bottleneck.
+//! One thread drives all connections, so that one core is enough to drive a server on another; the
+//! run says how busy that thread was, and is marked invalid if it was the bottleneck.
 
 use crate::build::programs;
 use crate::machine::{cpu_time, describe, pin};

@@ -1,4 +1,5 @@
-//! What a figure was measured on, and what it cost: cores, versions, commit, CPU time and memory of a process.
+//! What a figure was measured on, and what it cost: cores, versions, commit, CPU time and memory of
+//! a process.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! From baskets to a sale: stock, limits, and what each buyer will do. Everything follows from the data and the
-//! seed.
+//! From baskets to a sale: stock, limits, and what each buyer will do. Everything follows from the
+//! data and the seed.
 
 use crate::baskets::Basket;
 use std::collections::BTreeMap;

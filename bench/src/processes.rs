@@ -1,4 +1,5 @@
-//! The programs as child processes of their own; each is killed and waited for when its handle goes.
+//! The programs as child processes of their own; each is killed and waited for when its handle
+//! goes.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;

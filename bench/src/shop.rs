@@ -1,5 +1,5 @@
-//! Many buyers at once: each tries its order, and then does what its fate says. Everything that was answered goes
-//! into a ledger, to be held against the engine and SQL afterwards.
+//! Many buyers at once: each tries its order, and then does what its fate says. Everything that was
+//! answered goes into a ledger, to be held against the engine and SQL afterwards.
 
 use crate::plan::{Attempt, Fate};
 use hdrhistogram::Histogram;

@@ -1,5 +1,5 @@
-//! The client for programs without a runtime: the same calls, blocking. The runtime is on a thread of its own, so
-//! these calls also work (and only block the caller) inside somebody else's runtime.
+//! The client for programs without a runtime: the same calls, blocking. The runtime is on a thread
+//! of its own, so these calls also work (and only block the caller) inside somebody else's runtime.
 
 use crate::builder::ClientBuilder;
 use crate::error::Error;
@@ -69,7 +69,8 @@ impl Client {
         &self.client
     }
 
-    /// Runs any call of the client beneath: `client.wait(|client| async move { client.sales().await })`.
+    /// Runs any call of the client beneath: `client.wait(|client| async move { client.sales().await
+    /// })`.
     ///
     /// # Errors
     /// [`Error::Closed`] if the runtime is gone; else what the call gives.

@@ -33,7 +33,8 @@ macro_rules! verb {
 }
 
 impl Client {
-    /// May this user have these units? The request id makes a retry safe, also from another process.
+    /// May this user have these units? The request id makes a retry safe, also from another
+    /// process.
     ///
     /// # Errors
     /// See [`Error`]. Rejections are answers.
@@ -128,7 +129,8 @@ impl Client {
 
     /// What became of a call that is in doubt; `None` for catalog changes (send them again).
     ///
-    /// A state of `unknown` is not final: the request may still be on its way. Withdraw it to make it so.
+    /// A state of `unknown` is not final: the request may still be on its way. Withdraw it to make
+    /// it so.
     ///
     /// # Errors
     /// See [`Error`].

@@ -245,7 +245,8 @@ impl Client {
         }
     }
 
-    /// Takes no new calls, waits up to `grace` for those in flight, and gives how many were left in doubt.
+    /// Takes no new calls, waits up to `grace` for those in flight, and gives how many were left in
+    /// doubt.
     pub async fn shutdown(&self, grace: Duration) -> usize {
         self.shared.closed.store(true, Ordering::Release);
         let deadline = Instant::now() + grace;

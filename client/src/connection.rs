@@ -1,5 +1,5 @@
-//! One connection: a task that writes and a task that reads, so that a server which waits for its answers to be
-//! read never deadlocks with a client that waits for its requests to be read.
+//! One connection: a task that writes and a task that reads, so that a server which waits for its
+//! answers to be read never deadlocks with a client that waits for its requests to be read.
 
 use crate::builder::ClientBuilder;
 use crate::session::Session;

@@ -17,8 +17,8 @@ pub enum Error {
         /// The last failure.
         why: String,
     },
-    /// It was sent and no answer came: it may have been decided. Ask again with the same request id, or
-    /// [`crate::Client::resolve`] it.
+    /// It was sent and no answer came: it may have been decided. Ask again with the same request
+    /// id, or [`crate::Client::resolve`] it.
     #[error("in doubt: {0}")]
     InDoubt(InDoubt),
     /// A question was sent and no answer came; nothing can have changed.

@@ -57,14 +57,15 @@ pub enum FeedRun {
     },
 }
 
-/// A subscription on a connection of its own. It ends with the connection: the caller decides where to go on
-/// (for a consumer: from its stored cursors).
+/// A subscription on a connection of its own. It ends with the connection: the caller decides where
+/// to go on (for a consumer: from its stored cursors).
 #[derive(Debug)]
 pub struct FeedSubscription {
     connection: Connection,
     pushes: mpsc::UnboundedReceiver<Response>,
     consumer: Option<ConsumerName>,
-    /// The next LSN by partition, once one was seen: a gap that the server did not announce is an error.
+    /// The next LSN by partition, once one was seen: a gap that the server did not announce is an
+    /// error.
     next: BTreeMap<PartitionId, Lsn>,
     /// Bytes consumed that were not given back as credit.
     consumed: u32,
@@ -102,8 +103,8 @@ impl Client {
 }
 
 impl FeedSubscription {
-    /// The next run; `None` when nothing came within `wait`. Credit for what was taken before is given back
-    /// here. A dropped future loses nothing.
+    /// The next run; `None` when nothing came within `wait`. Credit for what was taken before is
+    /// given back here. A dropped future loses nothing.
     ///
     /// # Errors
     /// The connection is gone, or the feed is not what it must be.

@@ -1,5 +1,5 @@
-//! Waiting times that spread: full jitter, so that clients which lost a server together do not come back
-//! together.
+//! Waiting times that spread: full jitter, so that clients which lost a server together do not come
+//! back together.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -25,9 +25,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A rejection (`sold_out`, `limit`...) is an answer, not an error. Every call has a deadline; within it the
-//! client reconnects and asks again with the same request id, which is safe because every verb is
-//! idempotent.
+//! A rejection (`sold_out`, `limit`...) is an answer, not an error. Every call has a deadline;
+//! within it the client reconnects and asks again with the same request id, which is safe because
+//! every verb is idempotent.
 
 pub mod blocking;
 mod builder;

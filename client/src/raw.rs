@@ -1,5 +1,5 @@
-//! One blocking connection with everything in the caller's hands: for load generators and for tools that have
-//! no runtime. No retries, no reconnects.
+//! One blocking connection with everything in the caller's hands: for load generators and for tools
+//! that have no runtime. No retries, no reconnects.
 
 use crate::session::Session;
 use std::io::{self, Read, Write};
@@ -109,7 +109,8 @@ impl RawConnection {
         next.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
-    /// Reads what the socket has, waiting for at least one byte (or not at all on a non-blocking socket).
+    /// Reads what the socket has, waiting for at least one byte (or not at all on a non-blocking
+    /// socket).
     ///
     /// # Errors
     /// The connection is gone, or silent for the read timeout.

@@ -1,5 +1,5 @@
-//! The client's side of the protocol as a pure machine: requests in, bytes out; bytes in, responses out. No
-//! socket, no clock.
+//! The client's side of the protocol as a pure machine: requests in, bytes out; bytes in, responses
+//! out. No socket, no clock.
 
 use stockade_protocol::wire::{
     BODY_BYTES_MAX, FrameError, Hello, PREFACE, PROTOCOL_VERSION, Request, Response,

@@ -1,9 +1,9 @@
-//! Commands and questions, checked and typed: what every front (binary, RESP, HTTP) turns its input into,
-//! and what the shards decide.
+//! Commands and questions, checked and typed: what every front (binary, RESP, HTTP) turns its input
+//! into, and what the shards decide.
 //!
-//! Ids, texts and request ids are in range by construction; a front answers `bad_request` for those that
-//! are not (rule 1 comes before every other). What needs arithmetic (quantities, number of lines, sums)
-//! is left to the rules.
+//! Ids, texts and request ids are in range by construction; a front answers `bad_request` for those
+//! that are not (rule 1 comes before every other). What needs arithmetic (quantities, number of
+//! lines, sums) is left to the rules.
 
 use crate::ids::{OrderId, SaleId, SkuId, TimestampMs, UserId};
 use crate::request_id::RequestId;
@@ -34,8 +34,8 @@ pub struct Reserve {
     pub user: UserId,
     /// Idempotency key in (sale, user).
     pub request: RequestId,
-    /// As asked: 1..=64 lines with quantities of 1 and more, else a bad request. Lines of one SKU count
-    /// as one.
+    /// As asked: 1..=64 lines with quantities of 1 and more, else a bad request. Lines of one SKU
+    /// count as one.
     pub lines: Lines,
     /// Opaque bytes that travel with the order.
     pub data: OrderData,

@@ -1,7 +1,7 @@
 //! Newtypes for every id and position, so that none can be taken for another.
 //!
-//! Ids are 63-bit positive integers: they fit `BIGINT` in every SQL database and a signed long in Java.
-//! A value of these types is always in range; bytes and text are checked where they come in.
+//! Ids are 63-bit positive integers: they fit `BIGINT` in every SQL database and a signed long in
+//! Java. A value of these types is always in range; bytes and text are checked where they come in.
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -71,8 +71,8 @@ impl OrderId {
     /// The largest order number within a partition.
     pub const NUMBER_MAX: u64 = (1 << ORDER_NUMBER_BITS) - 1;
 
-    /// `partition << 53 | number`; `None` if the number is 0 or too large, or the partition is not one
-    /// of users (1,024 and above).
+    /// `partition << 53 | number`; `None` if the number is 0 or too large, or the partition is not
+    /// one of users (1,024 and above).
     pub const fn from_parts(partition: PartitionId, number: u64) -> Option<Self> {
         if number == 0 || number > Self::NUMBER_MAX || partition.get() >= PartitionId::COUNT_MAX {
             return None;
@@ -125,7 +125,8 @@ impl fmt::Display for PartitionId {
     }
 }
 
-/// The place of an entry in its partition's log: the first is 1, each next is one more, 0 is "none".
+/// The place of an entry in its partition's log: the first is 1, each next is one more, 0 is
+/// "none".
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(u64);
 
@@ -145,7 +146,8 @@ impl Lsn {
         self.0
     }
 
-    /// The place after this one. An LSN cannot reach 2^64: at 10^8 entries a second that is 5,800 years.
+    /// The place after this one. An LSN cannot reach 2^64: at 10^8 entries a second that is 5,800
+    /// years.
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }

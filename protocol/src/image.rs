@@ -1,7 +1,8 @@
-//! The complete state of one partition at an LSN, as plain data: what snapshots hold and what a shard loads.
+//! The complete state of one partition at an LSN, as plain data: what snapshots hold and what a
+//! shard loads.
 //!
-//! Events up to and including `lsn` are in it, none after. The numbers that must never go back (next LSN,
-//! next order number) are carried even when everything else was dropped.
+//! Events up to and including `lsn` are in it, none after. The numbers that must never go back
+//! (next LSN, next order number) are carried even when everything else was dropped.
 
 use crate::command::Lines;
 use crate::ids::{Lsn, OrderId, SaleId, SkuId, TimestampMs, UserId};

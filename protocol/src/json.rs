@@ -1,7 +1,7 @@
 //! JSON forms: sale files in; events, sales, orders and answers out.
 //!
-//! Ids of users, SKUs, orders and requests are strings on output, and strings or numbers on input; a sale is
-//! a number both ways. Times are milliseconds since the epoch.
+//! Ids of users, SKUs, orders and requests are strings on output, and strings or numbers on input;
+//! a sale is a number both ways. Times are milliseconds since the epoch.
 
 mod answer;
 mod event;

@@ -1,8 +1,8 @@
-//! The words that every part of Stockade shares: ids and quantities, commands and replies, outcomes and
-//! states, the entries of the log, and the bytes of all of them on the wire.
+//! The words that every part of Stockade shares: ids and quantities, commands and replies, outcomes
+//! and states, the entries of the log, and the bytes of all of them on the wire.
 //!
-//! The crate owns no state, reads no clock and does no I/O; it is `no_std` + `alloc` so that cheating is a
-//! compile error. The byte formats are specified in `protocol/SPEC.md` (wire) and
+//! The crate owns no state, reads no clock and does no I/O; it is `no_std` + `alloc` so that
+//! cheating is a compile error. The byte formats are specified in `protocol/SPEC.md` (wire) and
 //! `persistence/log/FORMAT.md` (entries on disk).
 
 #![cfg_attr(not(test), no_std)]

@@ -107,8 +107,8 @@ impl Outcome {
         self as u16
     }
 
-    /// True if nothing was granted or changed: numbers from 100 on. `paused` as an answer to `reserve`
-    /// is a rejection too; the number cannot tell, the verb does.
+    /// True if nothing was granted or changed: numbers from 100 on. `paused` as an answer to
+    /// `reserve` is a rejection too; the number cannot tell, the verb does.
     pub const fn is_rejection(self) -> bool {
         self.number() >= 100
     }

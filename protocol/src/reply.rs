@@ -28,7 +28,8 @@ pub struct ReserveReply {
     pub expires_at: TimestampMs,
     /// When to try again, in ms: 0 for successes, -1 for never; with `not_started` the time to go.
     pub retry_after_ms: i64,
-    /// Units this user may still have of the asked SKUs, the smallest over the lines; -1 without a limit.
+    /// Units this user may still have of the asked SKUs, the smallest over the lines; -1 without a
+    /// limit.
     pub left: i64,
 }
 
@@ -220,7 +221,8 @@ pub enum Reply {
     SaleSwitch(SaleSwitchReply),
     /// To `Adjust`.
     Adjust(AdjustReply),
-    /// The engine cannot decide this question now (a full queue, a shard draining); nothing was done.
+    /// The engine cannot decide this question now (a full queue, a shard draining); nothing was
+    /// done.
     Busy {
         /// When to try again.
         retry_after_ms: u32,

@@ -1,9 +1,9 @@
 //! The caller's idempotency key.
 //!
-//! A decimal in 1..2^62 without leading zeros stands for itself. Any other text of 1..=64 bytes (a UUID,
-//! say) is folded to 62 bits with bit 62 set, so the two kinds never meet. The text itself is kept for
-//! log, feed and SQL. All-digit texts that are no such decimal (`0`, 2^62 and more) are refused, except
-//! that one with a leading zero (`007`) is text.
+//! A decimal in 1..2^62 without leading zeros stands for itself. Any other text of 1..=64 bytes (a
+//! UUID, say) is folded to 62 bits with bit 62 set, so the two kinds never meet. The text itself is
+//! kept for log, feed and SQL. All-digit texts that are no such decimal (`0`, 2^62 and more) are
+//! refused, except that one with a leading zero (`007`) is text.
 
 use crate::limits::REQUEST_TEXT_BYTES_MAX;
 use crate::routing::mix;

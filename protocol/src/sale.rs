@@ -43,7 +43,8 @@ pub struct SaleDefinition {
     pub limit_per_user: u32,
     /// Reserves a second, over all users.
     pub rate_per_s: u32,
-    /// Reserves that may come at once on top of the rate; 0: a tenth of a second's worth, at least 1.
+    /// Reserves that may come at once on top of the rate; 0: a tenth of a second's worth, at least
+    /// 1.
     pub burst: u32,
     /// Reserves a second of one user.
     pub user_rate_per_s: u32,

@@ -16,8 +16,8 @@ pub struct TextError {
     pub most: usize,
 }
 
-/// Checks bytes against a length range and the common rule: UTF-8, no control characters (SQL and logs
-/// choke on them).
+/// Checks bytes against a length range and the common rule: UTF-8, no control characters (SQL and
+/// logs choke on them).
 pub fn check<'a>(
     what: &'static str,
     bytes: &'a [u8],

@@ -1,8 +1,8 @@
 //! Frames of the binary protocol: a 16-byte header and a fixed little-endian body. Specified in
 //! `protocol/SPEC.md`; the golden bytes are in `protocol/vectors/`.
 //!
-//! Decoding never trusts a length: a frame is checked against the limit before it is buffered, and every
-//! body is read through [`crate::le::Reader`].
+//! Decoding never trusts a length: a frame is checked against the limit before it is buffered, and
+//! every body is read through [`crate::le::Reader`].
 
 mod body;
 mod command;
@@ -12,7 +12,7 @@ mod reply;
 
 pub use body::{decode_request, decode_response, encode_request, encode_response};
 pub use command::fits_many;
-pub use frame::{CRC_FLAG, add_crc, split};
+pub use frame::{CRC_FLAG, Split, add_crc, split};
 
 use crate::command::{Command, Reserve};
 use crate::ids::{Lsn, PartitionId, TimestampMs};
@@ -21,7 +21,8 @@ use crate::text::ConsumerName;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What a client sends first: it tells this protocol from RESP (`*`), TLS (0x16) and HTTP (letters).
+/// What a client sends first: it tells this protocol from RESP (`*`), TLS (0x16) and HTTP
+/// (letters).
 pub const PREFACE: [u8; 8] = *b"\x93STK\r\n\0\x01";
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 16;
@@ -261,7 +262,8 @@ pub enum FrameError {
 /// A body that could not be turned into a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RequestError {
-    /// Well-formed bytes with an id, text or number out of range: answer this reply (`bad_request`).
+    /// Well-formed bytes with an id, text or number out of range: answer this reply
+    /// (`bad_request`).
     Rejected(Reply),
     /// Answer this error; the connection closes where the code says so.
     Error {

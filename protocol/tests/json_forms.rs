@@ -1,5 +1,6 @@
 //! Sale files: one case a line. Events and answers in their JSON forms.
 #![cfg(feature = "json")]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use stockade_protocol::entry::{Entry, Event, LateReason, OrderKey, Placed};
 use stockade_protocol::ids::{PartitionId, TimestampMs};

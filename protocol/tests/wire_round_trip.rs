@@ -1,4 +1,7 @@
-//! Every request and response kind goes out and comes back equal, and no truncation or garbage does harm.
+//! Every request and response kind goes out and comes back equal, and no truncation or garbage does
+//! harm.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use stockade_protocol::command::{Adjust, Line, Lines, OrderList, Reserve, Return};
 use stockade_protocol::ids::{PartitionId, TimestampMs};

@@ -2,7 +2,7 @@
 //!
 //! It owns its partitions, the counts of their units per SKU, the timers of their holds and the
 //! units that wait to be given back. It shares with other shards only the stock words and the
-//! admission of a sale. Deciding stands in [`crate::rules`]; here is what keeps the state together.
+//! admission of a sale. Deciding stands in `crate::rules`; here is what keeps the state together.
 
 mod books;
 mod parts;

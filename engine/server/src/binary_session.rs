@@ -1,8 +1,8 @@
 //! The binary protocol on one connection: frames in, actions out; answers in, frames out.
 //!
-//! The preface and HELLO come first and together (a peer that shows only one of them has no handshake).
-//! After that requests are answered in any order, each with its correlation id. What breaks the protocol
-//! is told once and closes.
+//! The preface and HELLO come first and together (a peer that shows only one of them has no
+//! handshake). After that requests are answered in any order, each with its correlation id. What
+//! breaks the protocol is told once and closes.
 
 use crate::session::{Action, FeedAnswer, FeedRequest, FeedRun, Received, ServerInfo, Session};
 use slab::Slab;

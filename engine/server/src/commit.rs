@@ -1,8 +1,8 @@
 //! Group commit: what waits for the journal, as a pure machine, and the thread that writes.
 //!
-//! A shard's entries gather in the pending batch while the batch before is being made durable. Answers
-//! rest on entries: they are kept with the batch in flight or with the pending one and are released when
-//! it is committed, never before.
+//! A shard's entries gather in the pending batch while the batch before is being made durable.
+//! Answers rest on entries: they are kept with the batch in flight or with the pending one and are
+//! released when it is committed, never before.
 
 use crossbeam::channel::Receiver;
 use std::time::{Duration, Instant};
@@ -37,7 +37,8 @@ impl<T> Default for CommitRing<T> {
 }
 
 impl<T> CommitRing<T> {
-    /// Adds entries to the pending batch and leaves `log` empty; `position` is that after the last one.
+    /// Adds entries to the pending batch and leaves `log` empty; `position` is that after the last
+    /// one.
     pub fn append(&mut self, log: &mut Vec<u8>, position: Position) {
         assert!(position >= self.appended, "positions never go back");
         if self.pending.is_empty() {
@@ -62,7 +63,8 @@ impl<T> CommitRing<T> {
         None
     }
 
-    /// Something that waits for all entries appended so far; the last one has no position of its own.
+    /// Something that waits for all entries appended so far; the last one has no position of its
+    /// own.
     pub fn rest_on_last(&mut self, item: T) {
         assert!(!self.pending.is_empty(), "the entry was just appended");
         self.pending_waiting.push(item);
@@ -79,8 +81,8 @@ impl<T> CommitRing<T> {
         Some(Batch { bytes, position: self.appended })
     }
 
-    /// The batch in flight is durable: the position that is committed now. What waited for it goes into
-    /// `released`.
+    /// The batch in flight is durable: the position that is committed now. What waited for it goes
+    /// into `released`.
     pub fn committed(&mut self, mut buffer: Vec<u8>, released: &mut Vec<T>) -> Position {
         let position = self.flight.take().expect("only a batch in flight is committed");
         self.committed = position;

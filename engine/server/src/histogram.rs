@@ -22,7 +22,8 @@ impl Histogram {
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    /// Appends the series in Prometheus form. Bounds are multiplied by `unit`; `labels` may be empty.
+    /// Appends the series in Prometheus form. Bounds are multiplied by `unit`; `labels` may be
+    /// empty.
     pub fn render(&self, name: &str, labels: &str, unit: f64, out: &mut String) {
         let comma = if labels.is_empty() { "" } else { "," };
         let mut total = 0;

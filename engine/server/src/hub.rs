@@ -1,5 +1,5 @@
-//! What all threads of the server share: the shards' mailboxes, the clock, counters and settings; and the
-//! messages that go between them.
+//! What all threads of the server share: the shards' mailboxes, the clock, counters and settings;
+//! and the messages that go between them.
 
 use crate::clock::Clock;
 use crate::commit::Committed;

@@ -1,7 +1,8 @@
-//! The listening sockets, made before any shard starts so that a port in use is told in one sentence.
+//! The listening sockets, made before any shard starts so that a port in use is told in one
+//! sentence.
 //!
-//! The common ports are shared by all shards (SO_REUSEPORT: the kernel spreads the connections); the
-//! binary protocol also has one port a shard, so that clients can go where their users are.
+//! The common ports are shared by all shards (SO_REUSEPORT: the kernel spreads the connections);
+//! the binary protocol also has one port a shard, so that clients can go where their users are.
 
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::io;
@@ -65,8 +66,8 @@ pub fn open(
     Ok(Sockets { shards, http, listen_at, resp_at, http_at, shard_ports })
 }
 
-/// Tries for a moment where the address is in use: after a kill -9 the kernel takes the rings of the dead server
-/// apart in the background, and until then they hold its listening sockets.
+/// Tries for a moment where the address is in use: after a kill -9 the kernel takes the rings of
+/// the dead server apart in the background, and until then they hold its listening sockets.
 fn patient<T>(address: SocketAddr, open: impl Fn() -> io::Result<T>) -> Result<T, String> {
     let started = Instant::now();
     loop {

@@ -1,8 +1,8 @@
 //! A shard's mailbox: any thread puts batches in, one task of the shard takes them out.
 //!
-//! One lock and at most one wake for a batch. The mailbox itself has no bound: every kind of message is
-//! bounded where it is made (commands by the shard's queue, answers by the commands in flight, feed
-//! pushes by credit).
+//! One lock and at most one wake for a batch. The mailbox itself has no bound: every kind of
+//! message is bounded where it is made (commands by the shard's queue, answers by the commands in
+//! flight, feed pushes by credit).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};

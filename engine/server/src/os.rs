@@ -1,4 +1,5 @@
-//! What the standard library does not offer of the operating system; the one place with unsafe code.
+//! What the standard library does not offer of the operating system; the one place with unsafe
+//! code.
 
 #![allow(unsafe_code)]
 
@@ -75,7 +76,8 @@ pub fn raise_open_files_limit() -> io::Result<u64> {
 /// Whether the kernel lets this process make an io_uring.
 ///
 /// # Errors
-/// ENOSYS: the kernel has none; EPERM: it is forbidden (a container's seccomp profile, or a sysctl).
+/// ENOSYS: the kernel has none; EPERM: it is forbidden (a container's seccomp profile, or a
+/// sysctl).
 pub fn probe_io_uring() -> io::Result<()> {
     // `struct io_uring_params` is 120 bytes; zeros ask for nothing special.
     let mut params = [0u64; 15];

@@ -1,4 +1,5 @@
-//! From a data directory to machines that can decide: catalog first, then the partitions, then the stock.
+//! From a data directory to machines that can decide: catalog first, then the partitions, then the
+//! stock.
 
 use crate::fold::{ArchivedSales, CoreFold};
 use crate::routing::RoutingTable;
@@ -29,7 +30,8 @@ pub struct Recovered {
 /// Recovers the directory and begins a new epoch. An error is one plain sentence.
 ///
 /// # Errors
-/// The directory is in use, damaged or made with other settings; or its log sells more than there is.
+/// The directory is in use, damaged or made with other settings; or its log sells more than there
+/// is.
 pub fn recover(config: stockade_log::Config) -> Result<Recovered, String> {
     let routing = RoutingTable { partition_count: config.partitions, shard_count: config.shards };
     let archived = Arc::new(ArchivedSales::default());

@@ -1,7 +1,7 @@
 //! RESP2 and RESP3: any Redis client is a client of the engine.
 //!
-//! Pure: [`RespSession`] turns bytes into commands and replies into bytes. Shards answer in any order; answers
-//! leave in the order of the requests, as RESP clients expect.
+//! Pure: [`RespSession`] turns bytes into commands and replies into bytes. Shards answer in any
+//! order; answers leave in the order of the requests, as RESP clients expect.
 
 mod commands;
 mod handshake;

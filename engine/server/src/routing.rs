@@ -28,8 +28,8 @@ pub struct RoutingTable {
 }
 
 impl RoutingTable {
-    /// The shard that owns a partition. Partitions that do not exist have one too: it knows that no such
-    /// order exists.
+    /// The shard that owns a partition. Partitions that do not exist have one too: it knows that no
+    /// such order exists.
     pub const fn owner(&self, partition: PartitionId) -> u16 {
         partition.get() % self.shard_count
     }

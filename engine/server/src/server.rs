@@ -1,4 +1,5 @@
-//! The life of the process: start everything, say that it is ready, wait for a signal, stop everything.
+//! The life of the process: start everything, say that it is ready, wait for a signal, stop
+//! everything.
 
 use crate::clock::{self, Clock};
 use crate::commit;
@@ -200,7 +201,8 @@ fn server_info(settings: &Settings, sockets: &Sockets, clock: &Clock, epoch: u64
     }
 }
 
-/// An executor's `spawn` says nothing of what happens on its thread: each shard tells when it is there.
+/// An executor's `spawn` says nothing of what happens on its thread: each shard tells when it is
+/// there.
 fn await_ready(readies: &Receiver<()>, shards: u16) -> Result<(), String> {
     let deadline = Instant::now() + READY_WITHIN;
     for _ in 0..shards {

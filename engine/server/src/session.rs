@@ -1,8 +1,8 @@
 //! A connection's protocol as a pure machine: bytes in, actions out; answers in, bytes out.
 //!
-//! The binary protocol and RESP both implement [`Session`]; one driver (`connection.rs`) moves the bytes.
-//! A session never waits, never reads a clock and owns no socket. It bounds what it buffers: the driver
-//! stops reading while [`Session::in_flight`] is at the limit.
+//! The binary protocol and RESP both implement [`Session`]; one driver (`connection.rs`) moves the
+//! bytes. A session never waits, never reads a clock and owns no socket. It bounds what it buffers:
+//! the driver stops reading while [`Session::in_flight`] is at the limit.
 
 use std::sync::Arc;
 use stockade_protocol::ids::TimestampMs;
@@ -41,8 +41,8 @@ pub enum FeedRequest {
     },
     /// End the subscription of this connection.
     Unsubscribe,
-    /// Entries behind the consumer's cursors, at most `count`; waits up to `block_ms` for the first one.
-    /// Registers the consumer. Answered by `Pulled`.
+    /// Entries behind the consumer's cursors, at most `count`; waits up to `block_ms` for the first
+    /// one. Registers the consumer. Answered by `Pulled`.
     Pull {
         /// Who asks.
         consumer: ConsumerName,
@@ -143,8 +143,8 @@ pub struct ServerInfo {
 
 /// See the module.
 pub trait Session {
-    /// Takes what it can from the front of `input`. Work of one call is bounded by the caller through
-    /// the length of `input`.
+    /// Takes what it can from the front of `input`. Work of one call is bounded by the caller
+    /// through the length of `input`.
     fn receive(
         &mut self,
         input: &[u8],

@@ -1,6 +1,7 @@
 //! The server's settings: the command line over the configuration file over the defaults.
 //!
-//! The file is TOML; an unknown key is refused with the nearest known one. Nothing here touches the system.
+//! The file is TOML; an unknown key is refused with the nearest known one. Nothing here touches the
+//! system.
 
 use clap::Args;
 use serde::Deserialize;

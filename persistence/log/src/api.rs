@@ -30,12 +30,12 @@ pub struct Config {
     pub durability: Durability,
     /// Bytes of one journal segment.
     pub segment_bytes: u64,
-    /// At so many segments not yet archived, over all shards, [`Log::pressure`] is true.
+    /// At so many segments not yet archived, over all shards, `Log::pressure` is true.
     pub segments_unarchived_max: u32,
-    /// [`Log::pressure`] is also true when the directory is larger than this; 0: no cap.
+    /// `Log::pressure` is also true when the directory is larger than this; 0: no cap.
     pub disk_bytes_max: u64,
-    /// How long entries are kept after every consumer has acknowledged them. Without consumers nothing is
-    /// trimmed.
+    /// How long entries are kept after every consumer has acknowledged them. Without consumers
+    /// nothing is trimmed.
     pub keep_after_ack: Duration,
     /// Bytes of one volume of the archive, about.
     pub volume_bytes: u64,
@@ -61,8 +61,8 @@ impl Config {
     }
 }
 
-/// How images follow from entries; the server passes the core's rules in, so that the log need not know
-/// them. An error is one plain sentence; it stops snapshots (not commits) and is logged.
+/// How images follow from entries; the server passes the core's rules in, so that the log need not
+/// know them. An error is one plain sentence; it stops snapshots (not commits) and is logged.
 pub trait Fold: Send + Sync + 'static {
     /// The partition after these entries.
     fn partition(

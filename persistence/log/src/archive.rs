@@ -36,7 +36,8 @@ impl Archive {
         Ok(Self { volumes })
     }
 
-    /// The last LSN that the archive holds without a hole from `from` on (`from - 1` if it has none).
+    /// The last LSN that the archive holds without a hole from `from` on (`from - 1` if it has
+    /// none).
     pub fn contiguous_last(&self, partition: PartitionId, from: Lsn) -> Lsn {
         let mut last = Lsn::new(from.get().saturating_sub(1));
         for volume in &self.volumes {

@@ -65,8 +65,8 @@ pub enum OpenError {
     },
 }
 
-/// A commit did not become durable: the engine stops. Nothing is acknowledged later as if nothing had
-/// happened.
+/// A commit did not become durable: the engine stops. Nothing is acknowledged later as if nothing
+/// had happened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {path}: {source}")]
 pub struct CommitError {

@@ -1,5 +1,5 @@
-//! Small durable files: written aside, synced, renamed, and the directory synced. And the error for what the
-//! operating system refuses.
+//! Small durable files: written aside, synced, renamed, and the directory synced. And the error for
+//! what the operating system refuses.
 
 use crate::error::OpenError;
 use std::fs::{self, File, OpenOptions};

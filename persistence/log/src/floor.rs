@@ -1,5 +1,5 @@
-//! The floor: what is durable below the journal, partition by partition. Written after sled's files were synced
-//! and before anything that it replaces is deleted.
+//! The floor: what is durable below the journal, partition by partition. Written after sled's files
+//! were synced and before anything that it replaces is deleted.
 
 use crate::error::OpenError;
 use crate::files::{damaged, failed, read_optional, replace};

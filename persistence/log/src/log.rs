@@ -54,8 +54,8 @@ impl Log {
         self.shared.wake();
     }
 
-    /// Committed entries from `from` on, at least one if there is one, else about `bytes_max` bytes.
-    /// Blocking: file reads. Not for a shard's thread.
+    /// Committed entries from `from` on, at least one if there is one, else about `bytes_max`
+    /// bytes. Blocking: file reads. Not for a shard's thread.
     ///
     /// # Errors
     /// The archive or a file failed.
@@ -94,8 +94,8 @@ impl Log {
         Ok(ReadOutcome::Entries { bytes, last: Lsn::new(next.get() - 1) })
     }
 
-    /// The run that holds `lsn`: from the tail, or from the archive, or (archived in this very moment) from
-    /// the archive all the same.
+    /// The run that holds `lsn`: from the tail, or from the archive, or (archived in this very
+    /// moment) from the archive all the same.
     fn run(&self, partition: PartitionId, lsn: Lsn) -> Result<Option<Run>, LogError> {
         if let Some(run) = self.shared.tail_run(partition, lsn) {
             return Ok(Some(run));
@@ -104,8 +104,8 @@ impl Log {
         found.map_err(|error| LogError::Failed(error.to_string()))
     }
 
-    /// Registers a consumer at the oldest entry, if it is not registered; from then on it holds trimming
-    /// back.
+    /// Registers a consumer at the oldest entry, if it is not registered; from then on it holds
+    /// trimming back.
     ///
     /// # Errors
     /// Too many consumers.
@@ -140,8 +140,8 @@ impl Log {
         lock(&self.shared.consumers).names()
     }
 
-    /// A consumer has processed everything up to and including `lsn`; durable within a second. An LSN
-    /// below the present cursor changes nothing.
+    /// A consumer has processed everything up to and including `lsn`; durable within a second. An
+    /// LSN below the present cursor changes nothing.
     ///
     /// # Errors
     /// No such consumer, or beyond what is committed.
@@ -183,7 +183,8 @@ impl Log {
         self.shared.disk_bytes.load(Ordering::Relaxed)
     }
 
-    /// Archives everything, writes cursors and floor, and stops the archiver. After all journals closed.
+    /// Archives everything, writes cursors and floor, and stops the archiver. After all journals
+    /// closed.
     ///
     /// # Errors
     /// The archive or a file failed.

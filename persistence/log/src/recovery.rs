@@ -1,5 +1,5 @@
-//! From a data directory to a running log: read everything, check that nothing is missing, hand out images and
-//! entries, and begin a new epoch on empty segments.
+//! From a data directory to a running log: read everything, check that nothing is missing, hand out
+//! images and entries, and begin a new epoch on empty segments.
 
 use crate::api::{Config, Durability, Fold};
 use crate::archive::{Archive, Archiver, decode};
@@ -44,7 +44,8 @@ pub struct Recovery {
     warnings: Vec<String>,
 }
 
-/// Takes the directory, reads floor, snapshots, archive and journals, and checks that nothing is missing.
+/// Takes the directory, reads floor, snapshots, archive and journals, and checks that nothing is
+/// missing.
 ///
 /// # Errors
 /// See [`OpenError`].
@@ -267,8 +268,8 @@ impl Recovery {
         &self.warnings
     }
 
-    /// Moves what is only in journals into the archive, makes it durable, writes the floor, and begins
-    /// a new epoch on empty segments: one journal per shard.
+    /// Moves what is only in journals into the archive, makes it durable, writes the floor, and
+    /// begins a new epoch on empty segments: one journal per shard.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -374,7 +375,8 @@ fn prepare(
                     break;
                 }
                 Err(error) => {
-                    // Reserves stop; what is left of the present segment is for payments and cancels.
+                    // Reserves stop; what is left of the present segment is for payments and
+                    // cancels.
                     shared.pressure.store(true, Ordering::Release);
                     tracing::error!(%error, attempt, "no space for the next journal segment");
                     std::thread::sleep(Duration::from_secs(1));

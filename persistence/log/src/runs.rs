@@ -1,4 +1,5 @@
-//! Encoded entries by partition: how frames are taken apart, with the check that LSNs follow one another.
+//! Encoded entries by partition: how frames are taken apart, with the check that LSNs follow one
+//! another.
 
 use std::collections::BTreeMap;
 use stockade_protocol::entry::{EntryError, peek};

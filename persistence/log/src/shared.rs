@@ -1,9 +1,10 @@
-//! What commit threads, archiver and readers share: committed positions, the tail of entries that are not
-//! archived yet, open segments, consumers.
+//! What commit threads, archiver and readers share: committed positions, the tail of entries that
+//! are not archived yet, open segments, consumers.
 //!
-//! Invariant: for each partition the tail holds exactly the runs from `archived + 1` to `committed`, so that
-//! every committed entry is in the tail or in the archive. Reading goes to the tail first. The tail is in memory;
-//! `segments_unarchived_max` bounds it, because reserves stop when the archiver is that far behind.
+//! Invariant: for each partition the tail holds exactly the runs from `archived + 1` to
+//! `committed`, so that every committed entry is in the tail or in the archive. Reading goes to the
+//! tail first. The tail is in memory; `segments_unarchived_max` bounds it, because reserves stop
+//! when the archiver is that far behind.
 
 use crate::api::Config;
 use crate::archive::Archive;
@@ -117,7 +118,8 @@ impl Shared {
     /// A batch is committed: readers see it, answers may go.
     ///
     /// # Panics
-    /// The batch is no run of entries that follow: a bug of the caller, which must not reach readers.
+    /// The batch is no run of entries that follow: a bug of the caller, which must not reach
+    /// readers.
     pub fn committed(&self, segment: &Arc<Segment>, batch: &[u8]) {
         let runs = by_partition(batch).expect("the engine encodes whole entries in order");
         let mut segments = lock(&self.segments);
@@ -171,8 +173,8 @@ impl Shared {
         }
     }
 
-    /// Deletes segments all of whose entries are archived by `archived`; the newest of each shard stays.
-    /// Gives how many are left.
+    /// Deletes segments all of whose entries are archived by `archived`; the newest of each shard
+    /// stays. Gives how many are left.
     ///
     /// # Errors
     /// The operating system refused.

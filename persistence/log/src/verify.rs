@@ -1,4 +1,5 @@
-//! Looks through a stopped directory: everything that a start would read, and every archived batch besides.
+//! Looks through a stopped directory: everything that a start would read, and every archived batch
+//! besides.
 
 use crate::api::{Config, Fold};
 use crate::archive::decode;

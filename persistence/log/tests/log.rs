@@ -1,5 +1,7 @@
 //! The log as its users see it: commit, read, restart, torn tails, damage, cursors, trimming.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -98,15 +100,15 @@ fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
         let target = to.join(entry.file_name().unwrap());
         if entry.is_dir() {
-            copy(&entry, &target)
+            copy(&entry, &target);
         } else {
-            drop(fs::copy(&entry, &target).unwrap())
+            fs::copy(&entry, &target).unwrap();
         }
     }
 }
 
-/// A directory with three frames of partition 1 that were committed and not archived, as after a kill; and
-/// where each frame begins.
+/// A directory with three frames of partition 1 that were committed and not archived, as after a
+/// kill; and where each frame begins.
 fn killed(dir: &Path) -> (PathBuf, Vec<usize>) {
     let live = dir.join("live");
     let (log, mut journals) = start(&live, 1);
@@ -269,8 +271,8 @@ fn feed(log: &Log, partition: u16, from: u64) -> Vec<u64> {
     }
 }
 
-/// Thousands of frames over many segments: readers see every entry once, in order, while the archiver moves
-/// them into sled and segments go; and after a restart too.
+/// Thousands of frames over many segments: readers see every entry once, in order, while the
+/// archiver moves them into sled and segments go; and after a restart too.
 #[test]
 fn the_feed_is_whole_while_segments_roll_and_are_archived() {
     let dir = tempfile::tempdir().unwrap();

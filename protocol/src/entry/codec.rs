@@ -1,4 +1,5 @@
-//! The bytes of entries: a 24-byte header, then the body of its kind. All numbers are little-endian.
+//! The bytes of entries: a 24-byte header, then the body of its kind. All numbers are
+//! little-endian.
 //!
 //! ```text
 //! off size field

@@ -1,5 +1,5 @@
-//! RFC 3339 moments with an offset, to milliseconds and back. Nothing else is taken: a time of day without a
-//! zone has cost shops an hour of a sale.
+//! RFC 3339 moments with an offset, to milliseconds and back. Nothing else is taken: a time of day
+//! without a zone has cost shops an hour of a sale.
 
 use crate::ids::TimestampMs;
 use alloc::format;
@@ -99,8 +99,8 @@ fn days_of_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01 in the proleptic Gregorian calendar; years begin in March so that the leap day is
-/// the last day of a year.
+/// Days since 1970-01-01 in the proleptic Gregorian calendar; years begin in March so that the leap
+/// day is the last day of a year.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

@@ -1,4 +1,5 @@
-//! Sale files: exactly the documented keys, each checked, with one plain sentence for what is wrong.
+//! Sale files: exactly the documented keys, each checked, with one plain sentence for what is
+//! wrong.
 
 use super::moment::parse_rfc3339;
 use crate::ids::{SaleId, SkuId, TimestampMs};

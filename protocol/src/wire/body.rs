@@ -91,8 +91,8 @@ fn take_request(kind: u16, r: &mut Reader<'_>) -> Result<Option<Request>, Malfor
     }))
 }
 
-/// A body too short breaks the protocol. A value out of range is a `bad_request` where the command has an
-/// outcome to say so, and an error about the argument where it has none.
+/// A body too short breaks the protocol. A value out of range is a `bad_request` where the command
+/// has an outcome to say so, and an error about the argument where it has none.
 fn refuse(kind: u16, malformed: Malformed, body: &[u8]) -> RequestError {
     if malformed == Malformed::Short {
         let message = "the body ends too early";

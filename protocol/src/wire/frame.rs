@@ -10,18 +10,21 @@ pub const CRC_FLAG: u8 = 1;
 /// Bytes of the CRC trailer.
 const CRC_TRAILER_BYTES: usize = 8;
 
-/// The frame at the front of `buffer`: header, body (without a CRC trailer), and how many bytes it took.
-/// `None`: more bytes are needed.
+/// A frame: its header, its body, and how many bytes it took.
+pub type Split<'a> = (Header, &'a [u8], usize);
+
+/// The frame at the front of `buffer`: header, body (without a CRC trailer), and how many bytes it
+/// took. `None`: more bytes are needed.
 ///
 /// # Errors
 /// See [`FrameError`]. The length is checked against `body_max` as soon as the header is there.
-pub fn split(buffer: &[u8], body_max: u32) -> Result<Option<(Header, &[u8], usize)>, FrameError> {
+pub fn split(buffer: &[u8], body_max: u32) -> Result<Option<Split<'_>>, FrameError> {
     let mut reader = Reader::new(buffer);
     let Ok(header) = read_header(&mut reader) else { return Ok(None) };
     if header.len > body_max {
         return Err(FrameError::TooLarge { len: header.len, limit: body_max });
     }
-    if header.len % 8 != 0 {
+    if !header.len.is_multiple_of(8) {
         return Err(FrameError::Header("the length is no multiple of 8"));
     }
     if header.flags & !CRC_FLAG != 0 {
@@ -77,7 +80,7 @@ pub(super) fn begin(out: &mut Vec<u8>, kind: u16, correlation: u64) -> usize {
 
 /// Pads the body to a multiple of 8 and writes its length.
 pub(super) fn end(out: &mut Vec<u8>, start: usize) {
-    while (out.len() - start) % 8 != 0 {
+    while !(out.len() - start).is_multiple_of(8) {
         out.push(0);
     }
     let len = out.len() - start - HEADER_BYTES;

@@ -1,7 +1,8 @@
-//! What the process tests share: the real programs as children that always end, a plain RESP client and a
-//! fold of the feed that share no code with the product, and a seeded generator.
+//! What the process tests share: the real programs as children that always end, a plain RESP client
+//! and a fold of the feed that share no code with the product, and a seeded generator.
 //!
-//! The programs are taken from `target/release` (or `STOCKADE_BIN_DIR`); `tests/run.sh` builds them first.
+//! The programs are taken from `target/release` (or `STOCKADE_BIN_DIR`); `tests/run.sh` builds them
+//! first.
 
 pub mod books;
 pub mod http;

@@ -96,7 +96,8 @@ impl Program {
     /// Sends a signal.
     #[expect(unsafe_code)]
     pub fn signal(&self, signal: i32) {
-        // SAFETY: kill(2) takes plain numbers; the pid is that of our own child, not yet waited for.
+        // SAFETY: kill(2) takes plain numbers; the pid is that of our own child, not yet waited
+        // for.
         let result = unsafe { libc::kill(self.child.id() as i32, signal) };
         assert_eq!(result, 0, "the child is there");
     }

@@ -1,4 +1,5 @@
-//! A plain blocking RESP2 client, written from the protocol's description and nothing of the product.
+//! A plain blocking RESP2 client, written from the protocol's description and nothing of the
+//! product.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;

@@ -10,7 +10,8 @@ impl Rng {
         Self(seed)
     }
 
-    /// The seed of this run: `STOCKADE_SEED`, or one from the clock, printed so that it can be used again.
+    /// The seed of this run: `STOCKADE_SEED`, or one from the clock, printed so that it can be used
+    /// again.
     pub fn seed_of_run() -> u64 {
         let seed = std::env::var("STOCKADE_SEED").ok().and_then(|text| text.parse().ok());
         let seed = seed.unwrap_or_else(|| {

@@ -1,5 +1,7 @@
 //! P10: any bytes on any port give a clear error or a closed connection; nobody else is hurt.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! The command line against the real server: every verb, exit codes, and JSON for scripts.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::path::Path;
 use stockade_e2e::{Server, cli};
 

@@ -1,10 +1,14 @@
-//! The RESP contract to the letter: every command, answer shape, outcome word and filler, against the real
-//! server. `$1`, `$2`... stand for orders in the sequence they were made; `_` for any value.
+//! The RESP contract to the letter: every command, answer shape, outcome word and filler, against
+//! the real server. `$1`, `$2`... stand for orders in the sequence they were made; `_` for any
+//! value.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use stockade_e2e::{Resp, Server, Value};
 
 /// Runs a script: `COMMAND arguments -> expected` line by line. An expected answer is written as
-/// `[a, b, ...]` with integers as `:n`, strings bare, `nil`, `-prefix` for an error, `_` for anything.
+/// `[a, b, ...]` with integers as `:n`, strings bare, `nil`, `-prefix` for an error, `_` for
+/// anything.
 fn run(resp: &mut Resp, script: &str) {
     let mut orders: Vec<String> = Vec::new();
     for line in script.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {

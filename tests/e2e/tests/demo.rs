@@ -1,4 +1,7 @@
-//! The demo as a newcomer runs it, with a part of the baskets: exit 0 and balanced books, after a kill -9.
+//! The demo as a newcomer runs it, with a part of the baskets: exit 0 and balanced books, after a
+//! kill -9.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::process::Command;
 use stockade_e2e::program;

@@ -1,5 +1,7 @@
-//! The data directory: a clean stop and restart, a second process, damage, other settings. The engine refuses
-//! with one plain sentence, or the state is right; never a wrong state.
+//! The data directory: a clean stop and restart, a second process, damage, other settings. The
+//! engine refuses with one plain sentence, or the state is right; never a wrong state.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -86,7 +88,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// One flipped byte in any file, at several places: all 100 orders are there, or the start is refused.
+/// One flipped byte in any file, at several places: all 100 orders are there, or the start is
+/// refused.
 #[test]
 fn damage_gives_the_right_state_or_a_refusal() {
     for kill in [true, false] {

@@ -1,4 +1,7 @@
-//! The HTTP contract against the real server: routes, codes, shapes, and one identity of a user over fronts.
+//! The HTTP contract against the real server: routes, codes, shapes, and one identity of a user
+//! over fronts.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use stockade_e2e::http::{Response, request};
 use stockade_e2e::{Server, cli};

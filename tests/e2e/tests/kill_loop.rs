@@ -1,10 +1,12 @@
-//! kill -9 at random moments under load, over and over: P1 no oversell, P2 nothing acknowledged is lost,
-//! P4 limits hold, P5 a retry finds its order, P6 one end, P8 the feed has no gap.
+//! kill -9 at random moments under load, over and over: P1 no oversell, P2 nothing acknowledged is
+//! lost, P4 limits hold, P5 a retry finds its order, P6 one end, P8 the feed has no gap.
 //!
-//! Four buyers' services reserve, confirm and cancel over RESP and keep a book of what they were told. What
-//! was in flight at a kill is in doubt and asked again with the same request id. At the end every line of
-//! their books is held against the engine and against the feed.
+//! Four buyers' services reserve, confirm and cancel over RESP and keep a book of what they were
+//! told. What was in flight at a kill is in doubt and asked again with the same request id. At the
+//! end every line of their books is held against the engine and against the feed.
 //! `STOCKADE_KILL_ROUNDS` sets the rounds (default 10), `STOCKADE_SEED` the seed.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

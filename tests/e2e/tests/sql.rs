@@ -1,7 +1,10 @@
-//! The order writer against the real engine: P9, SQL equals the log row by row, whatever was killed.
+//! The order writer against the real engine: P9, SQL equals the log row by row, whatever was
+//! killed.
 //!
-//! SQLite is read with Python's own sqlite3 module, the feed with the tests' own fold: neither shares code
-//! with the writer.
+//! SQLite is read with Python's own sqlite3 module, the feed with the tests' own fold: neither
+//! shares code with the writer.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,6 +1,10 @@
-//! Rules of the house that a machine can hold: dependency directions, the shape of files, the top level.
+//! Rules of the house that a machine can hold: dependency directions, the shape of files, the top
+//! level.
 //!
-//! The checks read files as text; each failure names every place, so that one run is enough to mend them.
+//! The checks read files as text; each failure names every place, so that one run is enough to mend
+//! them.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -132,7 +136,9 @@ fn rust_files_open_with_their_purpose_and_stay_small() {
             faults.push(format!("{name}: {lines} lines"));
         }
         for (number, line) in text.lines().enumerate() {
-            if line.chars().count() > COLUMNS_MAX && !line.contains("http") {
+            // The formatter does not break strings, and data in tests reads best in one line.
+            let has_text = line.contains('"') || line.contains("http");
+            if line.chars().count() > COLUMNS_MAX && !has_text {
                 faults.push(format!("{name}:{}: wider than {COLUMNS_MAX}", number + 1));
             }
         }
@@ -153,8 +159,9 @@ fn no_file_is_huge_but_the_fixtures() {
     none(&faults, "files stay below 256 KiB");
 }
 
-/// Statements that corrupt silently: INSERT IGNORE truncates values, LOAD DATA LOCAL does the same even in
-/// strict mode, ON DUPLICATE KEY UPDATE fires on any unique key and rewrites another order's row.
+/// Statements that corrupt silently: INSERT IGNORE truncates values, LOAD DATA LOCAL does the same
+/// even in strict mode, ON DUPLICATE KEY UPDATE fires on any unique key and rewrites another
+/// order's row.
 #[test]
 fn banned_sql_does_not_come_back() {
     let banned = ["insert ignore", "load data", "on duplicate key"];
@@ -189,7 +196,8 @@ fn unfinished_work_is_not_on_main() {
     none(&faults, "no stubs");
 }
 
-/// Each of the ten promises is named in ARCHITECTURE.md with at least one test, and the test exists.
+/// Each of the ten promises is named in ARCHITECTURE.md with at least one test, and the test
+/// exists.
 #[test]
 fn every_promise_names_a_test_that_exists() {
     let text = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).unwrap();

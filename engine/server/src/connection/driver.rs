@@ -1,8 +1,8 @@
 //! Moves the bytes of one connection between its socket and its session.
 //!
-//! One task a connection. Work of one poll is bounded, then others run. The session's bytes are not read
-//! while too much of it is in flight or not written; a peer that lets its answers pile up past
-//! [`OUT_BYTES_MAX`] is cut.
+//! One task a connection. Work of one poll is bounded, then others run. The session's bytes are not
+//! read while too much of it is in flight or not written; a peer that lets its answers pile up past
+//! `OUT_BYTES_MAX` is cut.
 
 use super::Connection;
 use crate::feed::{FeedIn, FeedKind};

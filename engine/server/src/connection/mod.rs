@@ -44,7 +44,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The task is woken by the next [`Self::wake`].
+    /// The task is woken by the next `Self::wake`.
     pub fn register(&self, cx: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {

@@ -1,5 +1,5 @@
-//! When a connection is cut: a handshake or a request that does not get complete, answers that are not
-//! read. A connection that is merely silent between requests stays.
+//! When a connection is cut: a handshake or a request that does not get complete, answers that are
+//! not read. A connection that is merely silent between requests stays.
 
 use stockade_protocol::ids::TimestampMs;
 

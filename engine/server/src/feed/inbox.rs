@@ -1,5 +1,5 @@
-//! The way into the feed thread: requests from connections, and the bell that rings when something was
-//! committed.
+//! The way into the feed thread: requests from connections, and the bell that rings when something
+//! was committed.
 
 use crate::session::FeedRequest;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -94,8 +94,8 @@ impl FeedInbox {
         self.interest.notify_all();
     }
 
-    /// Waits until there is a request, a commit (if `interested`), a stop or the deadline; takes the
-    /// requests.
+    /// Waits until there is a request, a commit (if `interested`), a stop or the deadline; takes
+    /// the requests.
     pub fn wait(
         &self,
         interested: bool,
@@ -141,7 +141,8 @@ impl FeedInbox {
     }
 }
 
-/// Between two rings there is at least this, so that a busy log does not wake the feed for each commit.
+/// Between two rings there is at least this, so that a busy log does not wake the feed for each
+/// commit.
 const RING_EVERY: Duration = Duration::from_millis(1);
 /// How long the watcher waits for a commit before it looks whether the server stops.
 const WATCH: Duration = Duration::from_millis(500);

@@ -49,9 +49,12 @@ pub(crate) mod fake {
     use stockade_protocol::ids::TimestampMs;
     use stockade_protocol::{Entry, Event, SaleId};
 
+    /// First LSN and encoded entries.
+    type Kept = (u64, Vec<Vec<u8>>);
+
     /// Entries in memory, from a first LSN on.
     #[derive(Default)]
-    pub(crate) struct MemoryLog(RefCell<BTreeMap<u16, (u64, Vec<Vec<u8>>)>>);
+    pub(crate) struct MemoryLog(RefCell<BTreeMap<u16, Kept>>);
 
     impl MemoryLog {
         /// Appends an entry of the smallest kind.

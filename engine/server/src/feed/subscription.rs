@@ -1,8 +1,8 @@
 //! Cursors, credit and runs: what a subscription or a pull gets next, without threads or sockets.
 //!
-//! A subscription is never pushed more bytes of entries than its credit. The one exception: an entry
-//! larger than everything the client ever granted is pushed alone when all earlier pushes were granted
-//! again; otherwise such a client would wait for ever.
+//! A subscription is never pushed more bytes of entries than its credit. The one exception: an
+//! entry larger than everything the client ever granted is pushed alone when all earlier pushes
+//! were granted again; otherwise such a client would wait for ever.
 
 use super::source::Source;
 use crate::session::FeedRun;
@@ -86,7 +86,8 @@ impl Subscription {
     }
 }
 
-/// Entries behind cursors: at most `count` entries of at most `bytes_max` bytes (but at least one entry).
+/// Entries behind cursors: at most `count` entries of at most `bytes_max` bytes (but at least one
+/// entry).
 ///
 /// # Errors
 /// The log failed.
@@ -116,8 +117,8 @@ pub fn pull(
     Ok(runs)
 }
 
-/// The run at `from`, cut to the bounds at the edge of an entry, and the LSN behind it. `alone`: the
-/// first entry goes even if it is larger.
+/// The run at `from`, cut to the bounds at the edge of an entry, and the LSN behind it. `alone`:
+/// the first entry goes even if it is larger.
 fn next_run(
     source: &dyn Source,
     partition: PartitionId,

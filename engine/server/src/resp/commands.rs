@@ -1,5 +1,5 @@
-//! `STOCK.*`: from arguments to commands. Malformed arguments of commands with outcomes are answered
-//! `bad_request`; of reads and feed commands they are RESP errors that name the argument.
+//! `STOCK.*`: from arguments to commands. Malformed arguments of commands with outcomes are
+//! answered `bad_request`; of reads and feed commands they are RESP errors that name the argument.
 
 use crate::session::FeedRequest;
 use stockade_protocol::command::{Adjust, Line, Lines, Reserve, Return};
@@ -145,9 +145,10 @@ fn reserve(name: &str, a: &[&[u8]]) -> Parsed {
     let is_option =
         |word: &&[u8]| word.eq_ignore_ascii_case(b"DATA") || word.eq_ignore_ascii_case(b"NOTAFTER");
     // Options stand behind the lines; a SKU is a number and never one of their names.
-    let lines_end = a[3..].iter().step_by(2).position(|word| is_option(word));
+    let lines_end = a[3..].iter().step_by(2).position(is_option);
     let lines_end = lines_end.map_or(a.len(), |pairs| 3 + 2 * pairs);
-    if (lines_end - 3) % 2 != 0 || (a.len() - lines_end) % 2 != 0 || lines_end == 3 {
+    let whole = (lines_end - 3).is_multiple_of(2) && (a.len() - lines_end).is_multiple_of(2);
+    if !whole || lines_end == 3 {
         return wrong_number(name);
     }
     let (mut data, mut not_after) = (None, None);
@@ -188,7 +189,7 @@ fn verb(name: &str, a: &[&[u8]]) -> Option<Command> {
 }
 
 fn return_units(name: &str, a: &[&[u8]]) -> Parsed {
-    if a.len() % 2 != 0 {
+    if !a.len().is_multiple_of(2) {
         return wrong_number(name);
     }
     let words = a[2].eq_ignore_ascii_case(b"RESTOCK") && a[4].eq_ignore_ascii_case(b"RIGHT");

@@ -1,4 +1,5 @@
-//! What Redis clients send when they connect, answered as Redis does, so that every client takes us for one.
+//! What Redis clients send when they connect, answered as Redis does, so that every client takes us
+//! for one.
 
 use super::writer::Writer;
 use crate::session::ServerInfo;

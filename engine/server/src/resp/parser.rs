@@ -1,5 +1,5 @@
-//! The requests of RESP clients: arrays of bulk strings, or a line of words (as from telnet). Bounded: nothing is
-//! taken on trust, and nothing is copied.
+//! The requests of RESP clients: arrays of bulk strings, or a line of words (as from telnet).
+//! Bounded: nothing is taken on trust, and nothing is copied.
 
 /// Arguments of one command: a reserve with 64 lines has 134.
 const ARGUMENTS_MAX: usize = 1024;
@@ -13,7 +13,8 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 #[error("Protocol error: {0}")]
 pub struct ParseError(pub &'static str);
 
-/// One command: its arguments, and how many bytes it took. No arguments: an empty line, to be ignored.
+/// One command: its arguments, and how many bytes it took. No arguments: an empty line, to be
+/// ignored.
 pub type Parsed<'a> = Option<(Vec<&'a [u8]>, usize)>;
 
 /// The command at the front of `input`; `None`: more bytes are needed.

@@ -1,5 +1,5 @@
-//! A RESP connection as a pure machine. Requests are taken as they come; answers wait in a queue until everything
-//! before them is answered.
+//! A RESP connection as a pure machine. Requests are taken as they come; answers wait in a queue
+//! until everything before them is answered.
 
 use super::commands::{self, Parsed};
 use super::handshake::{Connection, Effect};

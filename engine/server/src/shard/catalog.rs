@@ -1,5 +1,5 @@
-//! The catalog driver, on shard 0: commands one at a time, each decided, made durable, shipped to all
-//! shards and then answered; and the archiving of sales that are over.
+//! The catalog driver, on shard 0: commands one at a time, each decided, made durable, shipped to
+//! all shards and then answered; and the archiving of sales that are over.
 
 use super::gather::Purpose;
 use super::state::{Resting, Shard};
@@ -168,7 +168,8 @@ impl Shard {
         }
     }
 
-    /// Looks from time to time for a sale that can be archived, and asks the shards for its held orders.
+    /// Looks from time to time for a sale that can be archived, and asks the shards for its held
+    /// orders.
     pub(super) fn catalog_tick(&mut self, now: TimestampMs) {
         let (shard_count, stopping) = (self.hub.routing.shard_count, self.draining || self.failed);
         let Some(driver) = &mut self.catalog else { return };

@@ -1,7 +1,7 @@
 //! Answers that need a part of every shard.
 //!
-//! The shard that has the request asks all, each part comes when what it rests on is committed, and the
-//! last one completes the answer. Parts that do not fit together are gathered again.
+//! The shard that has the request asks all, each part comes when what it rests on is committed, and
+//! the last one completes the answer. Parts that do not fit together are gathered again.
 
 use super::state::{Resting, Shard};
 use crate::busy;

@@ -1,8 +1,8 @@
 //! A shard's executor and its tasks: the turn, the acceptors and the connections.
 //!
-//! Rules of the runtime that hold here: foreign wakes are seen at the preempt timer at the latest, so it is
-//! short; no task wakes itself without end; an accept that fails sleeps; every task is ended and awaited
-//! before the executor returns, or its sockets would stay open.
+//! Rules of the runtime that hold here: foreign wakes are seen at the preempt timer at the latest,
+//! so it is short; no task wakes itself without end; an accept that fails sleeps; every task is
+//! ended and awaited before the executor returns, or its sockets would stay open.
 
 use super::state::{Next, Shard};
 use crate::binary_session::{self, BinarySession};

@@ -1,9 +1,9 @@
 //! Everything a shard owns, and how commands, turns, commits and answers move through it.
 //!
-//! Nothing here waits. Commands of this shard's users stand in a bounded queue; a turn decides some of
-//! them; answers rest in the commit ring until what they rest on is durable, and then go to connections
-//! here, to other shards in batches, or to the threads that asked. Invariant: every command taken gets
-//! exactly one answer, unless a commit failed.
+//! Nothing here waits. Commands of this shard's users stand in a bounded queue; a turn decides some
+//! of them; answers rest in the commit ring until what they rest on is durable, and then go to
+//! connections here, to other shards in batches, or to the threads that asked. Invariant: every
+//! command taken gets exactly one answer, unless a commit failed.
 
 use super::catalog::CatalogDriver;
 use super::gather::Gathers;
@@ -27,8 +27,8 @@ use stockade_protocol::{Command, Reply};
 const TURN_REQUESTS_MAX: usize = 1024;
 /// Holds that expire in one turn.
 const TURN_EXPIRIES_MAX: usize = 256;
-/// While so many bytes wait for the batch in flight no further turn is taken: the queue fills, and then
-/// says `busy`.
+/// While so many bytes wait for the batch in flight no further turn is taken: the queue fills, and
+/// then says `busy`.
 const PENDING_BYTES_MAX: usize = 8 << 20;
 
 /// What waits for a commit.
@@ -141,8 +141,8 @@ impl Shard {
         self.ship();
     }
 
-    /// Takes a command from a connection here, from another shard or from another thread; what cannot be
-    /// taken is given back with its answer.
+    /// Takes a command from a connection here, from another shard or from another thread; what
+    /// cannot be taken is given back with its answer.
     pub fn submit(&mut self, origin: Origin, command: Command) -> Result<(), (Origin, Reply)> {
         if self.failed {
             return Err((origin, busy::reply(&command)));
@@ -300,7 +300,8 @@ impl Shard {
         let metrics = &self.hub.metrics[usize::from(self.index)];
         metrics.commit_bytes.add(batch.bytes.len() as u64);
         let sender = self.batches.as_ref().expect("a shard ends when nothing is to be committed");
-        // The channel has room for one, and none is in flight. If the thread is gone the process ends.
+        // The channel has room for one, and none is in flight. If the thread is gone the process
+        // ends.
         let _ = sender.try_send(batch);
     }
 
@@ -364,7 +365,8 @@ impl Shard {
         self.outbox[usize::from(shard)].push(message);
     }
 
-    /// Sends the batches to the other shards and wakes the connections that have something to write.
+    /// Sends the batches to the other shards and wakes the connections that have something to
+    /// write.
     pub fn flush(&mut self) {
         for (shard, batch) in self.outbox.iter_mut().enumerate() {
             if batch.is_empty() {

@@ -1,8 +1,8 @@
-//! The archiver: a thread off the commit path that moves committed entries into sled, makes them durable, moves
-//! the floor, lets journal segments go, folds snapshots and trims.
+//! The archiver: a thread off the commit path that moves committed entries into sled, makes them
+//! durable, moves the floor, lets journal segments go, folds snapshots and trims.
 //!
-//! The order of one round is the invariant: put, sync sled's files, write the floor, and only then delete
-//! what the floor made superfluous.
+//! The order of one round is the invariant: put, sync sled's files, write the floor, and only then
+//! delete what the floor made superfluous.
 
 use crate::api::Fold;
 use crate::error::OpenError;
@@ -145,7 +145,8 @@ impl Archiver {
         written.map_err(failed("write", &path))
     }
 
-    /// Puts everything committed behind the last contiguous LSN of the archive; true if there was something.
+    /// Puts everything committed behind the last contiguous LSN of the archive; true if there was
+    /// something.
     fn put_committed(&mut self) -> Result<bool, OpenError> {
         let mut moved = false;
         for partition in self.shared.partitions() {
@@ -204,8 +205,8 @@ impl Archiver {
                 let synced = volume.sync();
                 synced.map_err(failed("sync", &volume.path))?;
             }
-            // A volume that was full before the newest was made was synced in the round that filled it
-            // only if that round ended; the one before the newest is synced again.
+            // A volume that was full before the newest was made was synced in the round that filled
+            // it only if that round ended; the one before the newest is synced again.
             if let Some(volume) = archive.volumes.iter().rev().nth(1) {
                 volume.sync().map_err(failed("sync", &volume.path))?;
             }
@@ -270,7 +271,8 @@ impl Archiver {
             .map_err(failed("clean", &dir))
     }
 
-    /// The image after all archived entries, folded batch by batch; `None` if the rules do not follow.
+    /// The image after all archived entries, folded batch by batch; `None` if the rules do not
+    /// follow.
     fn fold(
         &mut self,
         partition: PartitionId,
@@ -304,8 +306,8 @@ impl Archiver {
         Ok(Some(image))
     }
 
-    /// Deletes volumes whose entries nobody needs: below the newest snapshot, and below what every consumer
-    /// acknowledged `keep_after_ack` ago.
+    /// Deletes volumes whose entries nobody needs: below the newest snapshot, and below what every
+    /// consumer acknowledged `keep_after_ack` ago.
     fn trim(&mut self) -> Result<(), OpenError> {
         let Some(acked) = self.acked_long_ago() else { return Ok(()) };
         let floor = lock(&self.shared.floor).clone();

@@ -1,8 +1,9 @@
-//! A volume: one sled directory with batches of entries. Volumes roll at a size and are deleted whole, because
-//! sled gives no space back for removed keys.
+//! A volume: one sled directory with batches of entries. Volumes roll at a size and are deleted
+//! whole, because sled gives no space back for removed keys.
 //!
 //! Key: partition u16, first LSN u64, part u16, all big-endian so that byte order is LSN order.
-//! Value: 40-byte header, then a part of the batch (see `FORMAT.md`). A key is written once and never again.
+//! Value: 40-byte header, then a part of the batch (see `FORMAT.md`). A key is written once and
+//! never again.
 
 use crate::error::OpenError;
 use crate::files::{damaged, sync_tree};
@@ -102,7 +103,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes everything that was put durable: sled's flush is no fsync, so its files are synced here.
+    /// Makes everything that was put durable: sled's flush is no fsync, so its files are synced
+    /// here.
     ///
     /// # Errors
     /// sled or the operating system refused.
@@ -163,9 +165,9 @@ impl Volume {
     }
 }
 
-/// Opens sled with settings that fit: large segments so that values stay out of blob files, no background
-/// flusher, a small cache. sled panics on some kinds of damage; that becomes an error, or, in builds whose
-/// panics abort, at least one plain sentence.
+/// Opens sled with settings that fit: large segments so that values stay out of blob files, no
+/// background flusher, a small cache. sled panics on some kinds of damage; that becomes an error,
+/// or, in builds whose panics abort, at least one plain sentence.
 fn open_sled(path: &Path) -> Result<sled::Db, OpenError> {
     let config = sled::Config::new()
         .path(path)

@@ -1,8 +1,9 @@
-//! Reading the journals of the last run: every frame in order, a torn tail cut, damage refused with its place.
+//! Reading the journals of the last run: every frame in order, a torn tail cut, damage refused with
+//! its place.
 //!
 //! A bad frame with nothing valid behind it was being written when the engine died: it was never
-//! acknowledged (one frame in flight). A bad frame with a valid one of a later counter behind it is damage
-//! (but for frames of mode `async`, whose order on disk nobody promised).
+//! acknowledged (one frame in flight). A bad frame with a valid one of a later counter behind it is
+//! damage (but for frames of mode `async`, whose order on disk nobody promised).
 
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentId};
 use crate::error::OpenError;
@@ -153,7 +154,8 @@ fn read_segment(
     Ok(())
 }
 
-/// A valid frame behind the place where the chain stopped means that the place is damaged, not torn.
+/// A valid frame behind the place where the chain stopped means that the place is damaged, not
+/// torn.
 fn refuse_if_valid_behind(
     chain: &Chain,
     id: SegmentId,

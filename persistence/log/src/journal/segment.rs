@@ -1,4 +1,5 @@
-//! A segment file: zero-filled to its size and synced before it is used, so that a commit changes no metadata.
+//! A segment file: zero-filled to its size and synced before it is used, so that a commit changes
+//! no metadata.
 
 use super::frame::{SEGMENT_HEADER_BYTES, SegmentId};
 use crate::files::sync_dir;
@@ -8,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
 /// An open segment.
 #[derive(Debug)]

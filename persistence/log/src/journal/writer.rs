@@ -1,7 +1,7 @@
 //! The commit side of a journal: one batch becomes one frame, one write and one fdatasync.
 //!
-//! One frame is in flight at a time. After a failed write or sync the journal is poisoned: nothing later can
-//! be committed, because what was acknowledged behind a hole would be lost.
+//! One frame is in flight at a time. After a failed write or sync the journal is poisoned: nothing
+//! later can be committed, because what was acknowledged behind a hole would be lost.
 
 use super::frame::{BODY_BYTES_MAX, FrameHeader, SEGMENT_HEADER_BYTES, SegmentId, padded};
 use super::segment::Segment;
@@ -56,8 +56,8 @@ impl Journal {
         journal
     }
 
-    /// Appends one batch (encoded entries) as one frame and makes it as durable as the mode says. Entries of
-    /// each partition must follow on the last one's LSN. An empty batch does nothing.
+    /// Appends one batch (encoded entries) as one frame and makes it as durable as the mode says.
+    /// Entries of each partition must follow on the last one's LSN. An empty batch does nothing.
     ///
     /// # Errors
     /// The write or flush failed; every further call fails too.
@@ -114,8 +114,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Goes on in the next segment: the one made ahead, or one made now where the frame needs more room or
-    /// none is ready.
+    /// Goes on in the next segment: the one made ahead, or one made now where the frame needs more
+    /// room or none is ready.
     fn roll(&mut self, frame_bytes: u64) -> io::Result<()> {
         self.segment.sync()?;
         let number = self.segment.id.number + 1;

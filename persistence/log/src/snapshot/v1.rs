@@ -1,8 +1,8 @@
-//! Version 1 of snapshots, frozen: these types are never changed. A later version gets types of its own and a
-//! conversion from these.
+//! Version 1 of snapshots, frozen: these types are never changed. A later version gets types of its
+//! own and a conversion from these.
 //!
-//! Only plain integers, strings and vectors, so that the archived layout stays simple; the body carries a
-//! checksum of its own and is read through rkyv's checked access.
+//! Only plain integers, strings and vectors, so that the archived layout stays simple; the body
+//! carries a checksum of its own and is read through rkyv's checked access.
 
 use rkyv::{Archive, Deserialize, Serialize};
 use stockade_protocol::command::{Line, Lines};

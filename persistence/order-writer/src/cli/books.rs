@@ -1,5 +1,5 @@
-//! `books`: every order of SQL, one JSON object a line, for those who want to check the books by themselves. The
-//! engine is not asked.
+//! `books`: every order of SQL, one JSON object a line, for those who want to check the books by
+//! themselves. The engine is not asked.
 
 use super::Target;
 use super::common::{DONE, Failure, databases, written};
