@@ -1,7 +1,8 @@
-//! The golden vectors: the crate writes exactly these bytes, and an independent reader finds in them what is meant.
+//! The golden vectors: the crate writes exactly these bytes, and an independent reader finds in
+//! them what is meant.
 //!
-//! `STOCKADE_WRITE_VECTORS=1` writes the hex anew (after a deliberate change of the format); the fields beside it
-//! come from the Python reader and are to be read by a person.
+//! `STOCKADE_WRITE_VECTORS=1` writes the hex anew (after a deliberate change of the format); the
+//! fields beside it come from the Python reader and are to be read by a person.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fmt::Write as _;
