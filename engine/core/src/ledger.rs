@@ -26,9 +26,9 @@ pub(crate) trait Ledger {
     /// An order is held until then.
     fn hold_began(&mut self, sale: SaleId, order: OrderId, until: TimestampMs);
     /// A held order has another deadline.
-    fn hold_moved(&mut self, order: OrderId, until: TimestampMs);
-    /// A held order is not held any more.
-    fn hold_ended(&mut self, sale: SaleId);
+    fn hold_moved(&mut self, order: OrderId, from: TimestampMs, until: TimestampMs);
+    /// An order that was held until then is not held any more.
+    fn hold_ended(&mut self, sale: SaleId, until: TimestampMs);
 }
 
 /// Counts nothing.
@@ -37,6 +37,6 @@ pub(crate) struct NoLedger;
 impl Ledger for NoLedger {
     fn units_moved(&mut self, _: SaleId, _: SkuId, _: u32, _: Place, _: Place) {}
     fn hold_began(&mut self, _: SaleId, _: OrderId, _: TimestampMs) {}
-    fn hold_moved(&mut self, _: OrderId, _: TimestampMs) {}
-    fn hold_ended(&mut self, _: SaleId) {}
+    fn hold_moved(&mut self, _: OrderId, _: TimestampMs, _: TimestampMs) {}
+    fn hold_ended(&mut self, _: SaleId, _: TimestampMs) {}
 }

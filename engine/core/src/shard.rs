@@ -133,15 +133,14 @@ impl ShardMachine {
         self.advance(now);
         effects.position = self.position;
         let until = now.after_ms(grace_ms);
-        while let Some((at, order)) = self.books.timers.peek() {
-            if grace_ms == 0 || at >= now {
-                break;
-            }
+        while grace_ms > 0
+            && let Some((at, order)) = self.due()
+        {
             if let Some(index) = self.held_at(order, at) {
                 let key = self.key(index, order.number());
                 self.emit(index, Event::Extended { key, expires_at: until }, effects);
             }
-            self.books.timers.pop_stale();
+            self.books.timers.pop();
         }
     }
 
@@ -151,10 +150,7 @@ impl ShardMachine {
         effects.position = self.position;
         let mut expired = 0;
         let mut more = false;
-        while let Some((at, order)) = self.books.timers.peek() {
-            if at >= now {
-                break;
-            }
+        while let Some((at, order)) = self.due() {
             let index = self.held_at(order, at);
             if index.is_some() && expired == orders_max {
                 more = true;
@@ -165,7 +161,7 @@ impl ShardMachine {
                 self.emit(index, Event::Expired { key }, effects);
                 expired += 1;
             }
-            self.books.timers.pop_stale();
+            self.books.timers.pop();
         }
         self.tidy();
         more
@@ -174,8 +170,7 @@ impl ShardMachine {
     /// When the next hold runs out: the first moment at which [`Self::expire`] may find it due (may
     /// be early, never late).
     pub fn deadline_next(&self) -> Option<TimestampMs> {
-        // The deadline itself still belongs to the hold.
-        self.books.timers.peek().map(|(at, _)| at.after_ms(1))
+        self.books.timers.next()
     }
 
     /// Everything up to this position is durable: units that its entries gave back join the pool.
@@ -212,13 +207,14 @@ impl ShardMachine {
     /// Cleans up behind a turn.
     pub(crate) fn tidy(&mut self) {
         self.books.tell_held(self.now);
-        if self.books.timers.wants_sweep() {
-            let partitions = &self.partitions;
-            self.books.timers.sweep(|order, at| {
-                let index = position_of(partitions, order.partition());
-                index.is_some_and(|index| is_held_at(&partitions[index], order, at))
-            });
-        }
+        let partitions = &self.partitions;
+        self.books.timers.sweep(|order| held_until(partitions, order));
+    }
+
+    /// The first timer that may be due.
+    fn due(&mut self) -> Option<(TimestampMs, OrderId)> {
+        let partitions = &self.partitions;
+        self.books.timers.due(self.now, |order| held_until(partitions, order))
     }
 
     fn index_of(&self, partition: PartitionId) -> Option<usize> {
@@ -240,8 +236,8 @@ impl ShardMachine {
     }
 
     fn held_at(&self, order: OrderId, at: TimestampMs) -> Option<usize> {
-        let index = self.index_of_order(order)?;
-        is_held_at(&self.partitions[index], order, at).then_some(index)
+        let held = held_until(&self.partitions, order) == Some(at);
+        if held { self.index_of_order(order) } else { None }
     }
 
     /// Which, whose, of which sale: for entries.
@@ -283,8 +279,9 @@ fn position_of(partitions: &[Partition], id: PartitionId) -> Option<usize> {
     partitions.binary_search_by_key(&id, |partition| partition.id).ok()
 }
 
-fn is_held_at(partition: &Partition, order: OrderId, at: TimestampMs) -> bool {
-    let held =
-        |order: &crate::partition::Order| order.state == OrderState::Held && order.expires_at == at;
-    partition.orders.get(order.number()).is_some_and(held)
+/// Until when an order is held, if it is.
+fn held_until(partitions: &[Partition], order: OrderId) -> Option<TimestampMs> {
+    let index = position_of(partitions, order.partition())?;
+    let order = partitions[index].orders.get(order.number())?;
+    (order.state == OrderState::Held).then_some(order.expires_at)
 }

@@ -197,7 +197,7 @@ impl Partition {
                     let (from, to) = (Place::Held, Place::Confirmed);
                     ledger.units_moved(order.sale, line.sku, line.quantity, from, to);
                 }
-                ledger.hold_ended(order.sale);
+                ledger.hold_ended(order.sale, order.expires_at);
             }
             OrderState::Confirmed if !order.has(Order::PAID) => {}
             _ => return Err("an order that is not held is confirmed"),
@@ -249,7 +249,7 @@ impl Partition {
         for line in self.lines(number, &order) {
             ledger.units_moved(order.sale, line.sku, line.quantity, Place::Held, Place::Free);
         }
-        ledger.hold_ended(order.sale);
+        ledger.hold_ended(order.sale, order.expires_at);
         self.orders.at_mut(Orders::link(number)).state = state;
         self.recount(number);
         Ok(())
@@ -270,7 +270,7 @@ impl Partition {
             details.expires_first = Some(order.expires_at);
         }
         self.orders.at_mut(Orders::link(number)).expires_at = expires_at;
-        ledger.hold_moved(self.order_id(number), expires_at);
+        ledger.hold_moved(self.order_id(number), order.expires_at, expires_at);
         Ok(())
     }
 

@@ -384,13 +384,13 @@ impl Ledger for Books {
         self.timers.push(until, order);
     }
 
-    fn hold_moved(&mut self, order: OrderId, until: TimestampMs) {
-        self.timers.went_stale();
+    fn hold_moved(&mut self, order: OrderId, from: TimestampMs, until: TimestampMs) {
+        self.timers.went_stale(from);
         self.timers.push(until, order);
     }
 
-    fn hold_ended(&mut self, sale: SaleId) {
-        self.timers.went_stale();
+    fn hold_ended(&mut self, sale: SaleId, until: TimestampMs) {
+        self.timers.went_stale(until);
         let book = self.sale_mut(sale);
         book.held_orders = book.held_orders.checked_sub(1).expect("a held order was counted");
     }
