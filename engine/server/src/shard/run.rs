@@ -111,8 +111,9 @@ async fn run(start: Start) {
         index,
     };
     around.shard.borrow_mut().begin(grace_ms);
-    // The first sleep of an executor is late; it happens here.
-    timer::sleep(Duration::from_micros(1)).await;
+    // The first sleep of an executor is late, and now and then it never ended when nothing else
+    // woke the executor: it happens beside the way to readiness, not on it.
+    drop(spawn_local(timer::sleep(Duration::from_micros(1))).detach());
     let acceptors = [
         (sockets.common, Front::Binary),
         (sockets.own, Front::Binary),
