@@ -186,8 +186,7 @@ impl Command {
             Self::Reserve(Reserve { user, .. })
             | Self::Withdraw { user, .. }
             | Self::Status { user, .. }
-            | Self::UserGet { user, .. }
-            | Self::OrderList(OrderList { user: Some(user), .. }) => Route::User(*user),
+            | Self::UserGet { user, .. } => Route::User(*user),
             Self::Confirm { order, .. }
             | Self::Cancel { order, .. }
             | Self::Extend { order, .. }

@@ -10,6 +10,7 @@ mod timers;
 mod turn;
 
 pub(crate) use books::{Books, Retry, SaleRules, Want};
+pub use parts::OrderScan;
 pub(crate) use turn::Verdict;
 
 use crate::admission::UserBuckets;

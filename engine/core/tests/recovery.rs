@@ -77,7 +77,7 @@ fn answers_rest_on_orders_or_on_nothing() {
 /// User 7 has entries here, so that an answer that rests on its partition does not go at once.
 const RESTS: &str = "
 reads: put sku=10:5; reserve 7 1 10; order 7/1 => held rests; status 7 9 => unknown rests
-    ; user 7 => user rests; list user=7 => [7/1] rests
+    ; user 7 => user rests; list user=7 => [7/1]
 rejections that rest: put sku=10:5:1; reserve 7 1 10; reserve 7 2 10 => limit rests
     ; reserve 7 1 10*2 => id_conflict rests; confirm 7/1 p
     ; confirm 7/1 p => already_confirmed rests

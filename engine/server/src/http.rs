@@ -7,5 +7,6 @@
 mod cache;
 mod problem;
 mod routes;
+mod serve;
 
-pub use routes::serve;
+pub use serve::{CONNECTIONS_MAX, serve};

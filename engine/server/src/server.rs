@@ -171,8 +171,7 @@ fn start_http(listener: std::net::TcpListener, hub: &Arc<Hub>) -> Result<(), Str
     let gateway: Arc<dyn Gateway> = Arc::new(HubGateway::new(hub.clone()));
     thread("http", move || {
         // It serves to the end: what it is asked while the shards drain is answered `busy`.
-        let (_never, stop) = tokio::sync::watch::channel(false);
-        if let Err(error) = crate::http::serve(listener, gateway, stop) {
+        if let Err(error) = crate::http::serve(listener, gateway) {
             tracing::error!(%error, "the HTTP port is closed");
         }
     })

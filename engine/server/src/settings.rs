@@ -16,8 +16,9 @@ pub const SHARDS_MAX: u16 = 256;
 const PARTITIONS_DEFAULT: u16 = 64;
 const RESTART_GRACE_DEFAULT: Duration = Duration::from_secs(30);
 const FLUSH_EVERY_DEFAULT: Duration = Duration::from_millis(10);
-/// Descriptors that are not for clients: files, sockets of the server, executors.
-const FILES_RESERVED: u64 = 256;
+/// Descriptors that are not for clients of the shards: files, sockets of the server, executors, and
+/// the connections of HTTP.
+const FILES_RESERVED: u64 = 256 + crate::http::CONNECTIONS_MAX as u64;
 
 /// When an answer may leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, clap::ValueEnum)]
@@ -389,7 +390,7 @@ mod tests {
             ("shards = 'two'", "s.toml"),
             ("tokens = ['']", "token 1 is empty"),
             ("restart_grace = '30'", "30s"),
-            ("connections_max = 30000", "connections_max must be 1..=19744"),
+            ("connections_max = 30000", "connections_max must be 1..=18720"),
             ("durability = 'none'", "s.toml"),
             ("shards = ", "s.toml"),
         ] {

@@ -68,6 +68,23 @@ fn garbage_on_every_port_harms_nobody() {
 }
 
 #[test]
+fn what_was_taken_is_answered_before_a_connection_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--shards", "2"]);
+    server.resp().call(&["STOCK.SALE.PUT", SALE]).unwrap();
+    for (user, last) in [(1, "QUIT\r\n"), (2, "*1\r\n+breach\r\n")] {
+        let mut stream = TcpStream::connect(server.resp_address()).unwrap();
+        let reserve = format!("STOCK.RESERVE 1 {user} 1 1 1\r\n");
+        stream.write_all((reserve + last).as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("*5\r\n$4\r\nheld\r\n"), "{answer}");
+        let end = if user == 1 { "+OK\r\n" } else { "-ERR Protocol error" };
+        assert!(answer.contains(end), "{answer}");
+    }
+}
+
+#[test]
 fn silent_and_half_open_connections_do_not_stop_others() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &["--shards", "2"]);

@@ -7,11 +7,39 @@ use stockade_protocol::command::{Command, OrderList};
 use stockade_protocol::limits::ORDER_PAGE_MAX;
 use stockade_protocol::reply::OrderView;
 use stockade_protocol::routing::partition_of;
-use stockade_protocol::{PartitionId, SaleId, SkuId};
+use stockade_protocol::{OrderId, PartitionId, SaleId, SkuId};
+
+/// This shard's part of a page of orders, found in steps: a shard with millions of orders has
+/// others to serve meanwhile.
+#[derive(Clone, Debug)]
+pub struct OrderScan {
+    list: OrderList,
+    /// Where the next step begins.
+    partition: PartitionId,
+    number: u64,
+    views: Vec<OrderView>,
+}
+
+impl OrderScan {
+    /// A scan that has found nothing yet.
+    pub fn new(list: OrderList) -> Self {
+        let (partition, number) = match OrderId::new(list.after) {
+            Some(order) => (order.partition(), order.number() + 1),
+            None if list.after == 0 => (PartitionId::new(0), 0),
+            // Above every id.
+            None => (PartitionId::CATALOG, 0),
+        };
+        Self { list, partition, number, views: Vec::new() }
+    }
+
+    /// What was found, when [`ShardMachine::scan`] has come to the end.
+    pub fn into_part(self) -> Part {
+        Part::Orders(self.views)
+    }
+}
 
 impl ShardMachine {
-    /// This shard's part of a command routed to all (`SkuGet`, `SaleGet`, `OrderList`). It rests on
-    /// [`Self::position`].
+    /// This shard's part of `SkuGet` or `SaleGet`. It rests on [`Self::position`].
     ///
     /// # Panics
     /// The command is not one of these.
@@ -19,8 +47,7 @@ impl ShardMachine {
         match command {
             Command::SkuGet { sale, sku } => self.stock_part(*sale, Some(*sku)),
             Command::SaleGet(sale) => self.stock_part(*sale, None),
-            Command::OrderList(list) => Part::Orders(self.orders(list)),
-            other => panic!("not a command of all shards: {other:?}"),
+            other => panic!("not answered in one step by all shards: {other:?}"),
         }
     }
 
@@ -33,39 +60,35 @@ impl ShardMachine {
         Part::Stock { sale: book.runtime.clone(), tallies }
     }
 
-    /// One page of orders of this shard's partitions.
-    pub(crate) fn orders(&self, list: &OrderList) -> Vec<OrderView> {
+    /// Looks at `orders_max` further orders at most; true when the part is whole. It then rests on
+    /// [`Self::position`].
+    pub fn scan(&self, scan: &mut OrderScan, orders_max: usize) -> bool {
+        let list = scan.list.clone();
         let count = list.count.min(ORDER_PAGE_MAX) as usize;
-        let (partition_after, number_after) = split(list.after);
         let of_user = list.user.map(|user| partition_of(user, self.partition_count));
-        let mut views = Vec::new();
+        let mut left = orders_max;
         for partition in &self.partitions {
-            if partition.id < partition_after || of_user.is_some_and(|id| id != partition.id) {
+            if partition.id < scan.partition || of_user.is_some_and(|id| id != partition.id) {
                 continue;
             }
-            let first = if partition.id == partition_after { number_after + 1 } else { 0 };
-            let asked = partition.orders.from(first).filter(|(_, order)| {
-                order.sale == list.sale
+            let first = if partition.id == scan.partition { scan.number } else { 0 };
+            for (number, order) in partition.orders.from(first) {
+                if scan.views.len() == count {
+                    return true;
+                }
+                if left == 0 {
+                    (scan.partition, scan.number) = (partition.id, number);
+                    return false;
+                }
+                left -= 1;
+                if order.sale == list.sale
                     && list.user.is_none_or(|user| user == order.user)
                     && list.state.is_none_or(|state| state == order.state)
-            });
-            for (number, order) in asked {
-                if views.len() == count {
-                    return views;
+                {
+                    scan.views.push(partition.view(number, order));
                 }
-                views.push(partition.view(number, order));
             }
         }
-        views
-    }
-}
-
-/// Partition and number of the last id of the page before.
-fn split(after: u64) -> (PartitionId, u64) {
-    match stockade_protocol::OrderId::new(after) {
-        Some(order) => (order.partition(), order.number()),
-        None if after == 0 => (PartitionId::new(0), 0),
-        // Above every id.
-        None => (PartitionId::CATALOG, 0),
+        true
     }
 }

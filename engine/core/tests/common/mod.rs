@@ -11,7 +11,7 @@ use stockade_core::catalog::{CatalogChange, CatalogDecision, CatalogMachine};
 use stockade_core::effects::{Answer, Effects, Position, Request};
 use stockade_core::fold::{fold_catalog, fold_partition};
 use stockade_core::gather::{merge, set_stock};
-use stockade_core::shard::ShardMachine;
+use stockade_core::shard::{OrderScan, ShardMachine};
 use stockade_protocol::command::Route;
 use stockade_protocol::ids::TimestampMs;
 use stockade_protocol::image::{CatalogImage, PartitionImage};
@@ -320,7 +320,16 @@ impl Engine {
     }
 
     pub fn gather(&self, command: &Command) -> Reply {
-        let parts = self.shards.iter().map(|shard| shard.machine.part(command)).collect();
+        // A list is found in small steps, as a driver would that has others to serve.
+        let part = |machine: &ShardMachine| match command {
+            Command::OrderList(list) => {
+                let mut scan = OrderScan::new(list.clone());
+                while !machine.scan(&mut scan, 2) {}
+                scan.into_part()
+            }
+            command => machine.part(command),
+        };
+        let parts = self.shards.iter().map(|shard| part(&shard.machine)).collect();
         merge(command, parts, self.now).expect("nothing moves while a test gathers")
     }
 

@@ -142,9 +142,13 @@ impl Driver {
         if self.has_output() {
             return false;
         }
+        if self.connection.closing.get() {
+            return true;
+        }
+        // What was taken is answered before the end, also after QUIT and a breach of the protocol.
         let idle = self.connection.session.borrow().in_flight() == 0;
         let used_up = self.input.is_empty() || self.partial;
-        self.close || self.connection.closing.get() || (self.eof && idle && used_up)
+        idle && (self.close || (self.eof && used_up))
     }
 
     /// Writes what is there; more is taken from the session's output when the last is out.
@@ -271,7 +275,12 @@ impl Driver {
         self.partial = consumed == 0;
         let idle = self.connection.session.borrow().in_flight() == 0;
         let late = self.partial && idle && !self.close;
-        self.connection.watch.borrow_mut().received(consumed > 0, late, now);
+        let mut watch = self.connection.watch.borrow_mut();
+        watch.received(consumed > 0, late, now);
+        if self.close {
+            watch.ends(now);
+        }
+        drop(watch);
         self.act(&mut actions);
         self.actions = actions;
         consumed

@@ -9,6 +9,8 @@ pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 pub const REQUEST_MS_MAX: u64 = 10_000;
 /// Answers have to be read at all within this, ms.
 pub const WRITE_MS_MAX: u64 = 30_000;
+/// A connection that takes nothing more stays this long for answers that are still to come, ms.
+pub const END_MS_MAX: u64 = 30_000;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +18,7 @@ pub struct Watch {
     handshake_since: Option<TimestampMs>,
     partial_since: Option<TimestampMs>,
     unread_since: Option<TimestampMs>,
+    ends_since: Option<TimestampMs>,
 }
 
 impl Watch {
@@ -25,7 +28,13 @@ impl Watch {
             handshake_since: if needs_handshake { Some(now) } else { None },
             partial_since: None,
             unread_since: None,
+            ends_since: None,
         }
+    }
+
+    /// Nothing more is taken from the connection; it stays for answers that are still to come.
+    pub fn ends(&mut self, now: TimestampMs) {
+        self.ends_since.get_or_insert(now);
     }
 
     /// Bytes were used up (`consumed`), and some are left that do not make a request (`partial`).
@@ -62,6 +71,8 @@ impl Watch {
             Some("a request does not get complete")
         } else if since(self.unread_since, WRITE_MS_MAX) {
             Some("the answers are not read")
+        } else if since(self.ends_since, END_MS_MAX) {
+            Some("its last answers do not come")
         } else {
             None
         }
@@ -103,6 +114,15 @@ mod tests {
         watch.received(true, false, at(1));
         assert_eq!(watch.late(at(1_000_000)), None);
         assert_eq!(Watch::new(false, at(0)).late(at(1_000_000)), None);
+    }
+
+    #[test]
+    fn a_connection_that_ends_waits_for_its_answers_but_not_for_ever() {
+        let mut watch = Watch::new(false, at(0));
+        watch.ends(at(1_000));
+        watch.ends(at(20_000));
+        assert_eq!(watch.late(at(31_000)), None);
+        assert!(watch.late(at(31_001)).is_some());
     }
 
     #[test]

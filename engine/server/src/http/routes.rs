@@ -12,7 +12,6 @@ use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Map, Value, json};
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use stockade_protocol::command::{Line, Lines, Reserve};
@@ -27,8 +26,10 @@ use stockade_protocol::{
 
 /// Bytes of a request's body.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// How long a request may take in all.
-const REQUEST_MAX: Duration = Duration::from_secs(10);
+/// How long a request's body may take to come.
+const BODY_MAX: Duration = Duration::from_secs(10);
+/// How long the shards may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 struct App {
     gateway: Arc<dyn Gateway>,
@@ -37,28 +38,8 @@ struct App {
 
 type Shared = State<Arc<App>>;
 
-/// Serves until `stop` is set; blocking, with a runtime of its own.
-///
-/// # Errors
-/// The listener cannot be used.
-pub fn serve(
-    listener: std::net::TcpListener,
-    gateway: Arc<dyn Gateway>,
-    mut stop: tokio::sync::watch::Receiver<bool>,
-) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let app = router(gateway);
-    runtime.block_on(async {
-        listener.set_nonblocking(true)?;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let stopped = async move {
-            let _ = stop.wait_for(|stop| *stop).await;
-        };
-        axum::serve(listener, app).with_graceful_shutdown(stopped).await
-    })
-}
-
-fn router(gateway: Arc<dyn Gateway>) -> Router {
+/// Everything that is served.
+pub fn router(gateway: Arc<dyn Gateway>) -> Router {
     let app = Arc::new(App { gateway, pages: Pages::default() });
     let guarded = Router::new()
         .route("/v1/sales", get(sales))
@@ -80,7 +61,7 @@ fn router(gateway: Arc<dyn Gateway>) -> Router {
             plain(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why)
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn(in_time))
+        .layer(middleware::from_fn(whole))
         .with_state(app)
 }
 
@@ -88,16 +69,17 @@ fn plain(status: StatusCode, outcome: &str, detail: &str) -> Response {
     problem(status, outcome, detail, None, Value::Null)
 }
 
-async fn in_time(request: Request, next: Next) -> Response {
-    match tokio::time::timeout(REQUEST_MAX, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => problem(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "busy",
-            "no answer in time; ask again with the same Idempotency-Key",
-            Some(1),
-            Value::Null,
-        ),
+/// Waits for the whole body first, so that what takes long behind it is the shards' answer.
+async fn whole(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let read = axum::body::to_bytes(body, BODY_BYTES_MAX);
+    match tokio::time::timeout(BODY_MAX, read).await {
+        Ok(Ok(body)) => next.run(Request::from_parts(parts, body.into())).await,
+        Ok(Err(_)) => {
+            let why = format!("the body broke off or has more than {BODY_BYTES_MAX} bytes");
+            plain(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &why)
+        }
+        Err(_) => plain(StatusCode::REQUEST_TIMEOUT, "timeout", "the body did not come in time"),
     }
 }
 
@@ -124,14 +106,29 @@ async fn metrics(State(app): Shared) -> Response {
     (kind, app.gateway.metrics()).into_response()
 }
 
-/// Has a command decided. A shard that is gone is busy.
-async fn ask(app: &App, command: Command) -> Reply {
+/// Has a command decided, and says the decision. Without an answer in time it may have been decided
+/// all the same.
+async fn ask(app: &App, command: Command, say: impl FnOnce(Reply) -> Response) -> Response {
     let (answer, answered) = tokio::sync::oneshot::channel();
     let done = Box::new(move |reply| {
         let _ = answer.send(reply);
     });
+    let reads = matches!(
+        command,
+        Command::OrderGet(_) | Command::SaleGet(_) | Command::SaleList | Command::SkuGet { .. }
+    );
     app.gateway.submit(command, done);
-    answered.await.unwrap_or(Reply::Busy { retry_after_ms: 1000 })
+    match tokio::time::timeout(ANSWER_MAX, answered).await {
+        Ok(Ok(reply)) => say(reply),
+        _ if reads => busy(1_000),
+        _ => in_doubt(),
+    }
+}
+
+fn in_doubt() -> Response {
+    let why = "no answer in time: it may or may not have been decided; ask the same again, an order \
+               with the same Idempotency-Key, and the answer is the decision";
+    problem(StatusCode::GATEWAY_TIMEOUT, "in_doubt", why, Some(1), Value::Null)
 }
 
 fn busy(retry_after_ms: u32) -> Response {
@@ -154,13 +151,14 @@ fn body_json(value: &Value) -> Response {
 }
 
 async fn sales(State(app): Shared) -> Response {
-    match ask(&app, Command::SaleList).await {
+    ask(&app, Command::SaleList, |reply| match reply {
         Reply::Sales(sales) => {
             let sales: Vec<Value> = sales.iter().map(forms::sale_summary).collect();
             body_json(&json!({"sales": sales, "server_time_ms": app.gateway.now().get()}))
         }
         other => unexpected(&other),
-    }
+    })
+    .await
 }
 
 /// How much there is, coarsely: a page that tells exact numbers is never the same twice.
@@ -196,23 +194,31 @@ fn page(view: &SaleView) -> Page {
     Page { found: true, body: value.to_string(), tag: format!("\"{tag:016x}\"") }
 }
 
+fn unknown_sale() -> Response {
+    rejection(Outcome::UnknownSale, -1, "there is no such sale", Value::Null)
+}
+
 async fn sale(State(app): Shared, Path(sale): Path<String>, headers: HeaderMap) -> Response {
-    let unknown = || rejection(Outcome::UnknownSale, -1, "there is no such sale", Value::Null);
-    let Some(id) = number(&sale).and_then(SaleId::new) else { return unknown() };
-    let page = match app.pages.get(id) {
-        Some(page) => page,
-        None => {
-            let page = match ask(&app, Command::SaleGet(id)).await {
-                Reply::Sale(Some(view)) => page(&view),
-                Reply::Sale(None) => Page { found: false, body: String::new(), tag: String::new() },
-                other => return unexpected(&other),
-            };
-            app.pages.put(id, page.clone());
-            page
-        }
-    };
+    let Some(id) = number(&sale).and_then(SaleId::new) else { return unknown_sale() };
+    if let Some(page) = app.pages.get(id) {
+        return shown(page, &headers);
+    }
+    ask(&app, Command::SaleGet(id), |reply| {
+        let page = match reply {
+            Reply::Sale(Some(view)) => page(&view),
+            Reply::Sale(None) => Page { found: false, body: String::new(), tag: String::new() },
+            other => return unexpected(&other),
+        };
+        app.pages.put(id, page.clone());
+        shown(page, &headers)
+    })
+    .await
+}
+
+/// The page, or word that it is the one the asker has.
+fn shown(page: Page, headers: &HeaderMap) -> Response {
     if !page.found {
-        return unknown();
+        return unknown_sale();
     }
     let tags = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     let same = tags.is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == page.tag));
@@ -290,13 +296,15 @@ async fn reserve(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    match read_reserve(&sale, &headers, &body) {
-        Ok(reserve) => match ask(&app, Command::Reserve(reserve)).await {
-            Reply::Reserve(reply) => reserved(&reply),
-            other => unexpected(&other),
-        },
-        Err(why) => bad_request(&why),
-    }
+    let reserve = match read_reserve(&sale, &headers, &body) {
+        Ok(reserve) => reserve,
+        Err(why) => return bad_request(&why),
+    };
+    ask(&app, Command::Reserve(reserve), |reply| match reply {
+        Reply::Reserve(reply) => reserved(&reply),
+        other => unexpected(&other),
+    })
+    .await
 }
 
 fn reserved(reply: &ReserveReply) -> Response {
@@ -330,11 +338,12 @@ fn unknown_order() -> Response {
 
 async fn order(State(app): Shared, Path(order): Path<String>) -> Response {
     let Some(order) = order_id(&order) else { return unknown_order() };
-    match ask(&app, Command::OrderGet(order)).await {
+    ask(&app, Command::OrderGet(order), |reply| match reply {
         Reply::OrderView(view) if view.state == OrderState::Unknown => unknown_order(),
         Reply::OrderView(view) => body_json(&forms::order_view(&view)),
         other => unexpected(&other),
-    }
+    })
+    .await
 }
 
 async fn confirm(State(app): Shared, Path(order): Path<String>, body: Bytes) -> Response {
@@ -345,7 +354,7 @@ async fn confirm(State(app): Shared, Path(order): Path<String>, body: Bytes) -> 
     match (order_id(&order), payment) {
         (None, _) => unknown_order(),
         (_, Err(why)) => bad_request(&why),
-        (Some(order), Ok(payment)) => decided(ask(&app, Command::Confirm { order, payment }).await),
+        (Some(order), Ok(payment)) => ask(&app, Command::Confirm { order, payment }, decided).await,
     }
 }
 
@@ -362,7 +371,7 @@ async fn cancel(State(app): Shared, Path(order): Path<String>, body: Bytes) -> R
     match (order_id(&order), reason) {
         (None, _) => unknown_order(),
         (_, Err(why)) => bad_request(&why),
-        (Some(order), Ok(reason)) => decided(ask(&app, Command::Cancel { order, reason }).await),
+        (Some(order), Ok(reason)) => ask(&app, Command::Cancel { order, reason }, decided).await,
     }
 }
 

@@ -1,11 +1,13 @@
 //! A RESP connection as a pure machine. Requests are taken as they come; answers wait in a queue
-//! until everything before them is answered.
+//! until everything before them is answered. As in Redis a command that blocks (a pull of the feed)
+//! blocks its connection: what is behind it stays in the socket, so that answers which are made
+//! early cannot pile up behind one that waits.
 
 use super::commands::{self, Parsed};
 use super::handshake::{Connection, Effect};
 use super::parser::parse;
 use super::writer::Writer;
-use crate::session::{Action, FeedAnswer, Received, ServerInfo, Session};
+use crate::session::{Action, FeedAnswer, FeedRequest, Received, ServerInfo, Session};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stockade_protocol::Reply;
@@ -13,6 +15,8 @@ use stockade_protocol::ids::TimestampMs;
 
 /// Requests of one connection that wait for answers: an aggressive pipeline, bounded.
 const IN_FLIGHT_MAX: usize = 16 * 1024;
+/// Bytes of answers that wait for one before them; while there are more nothing is taken.
+const QUEUE_BYTES_MAX: usize = 256 << 10;
 
 /// See the module.
 #[derive(Debug)]
@@ -23,6 +27,10 @@ pub struct RespSession {
     queue: VecDeque<Option<Vec<u8>>>,
     /// The tag of the queue's front.
     front: u64,
+    /// Bytes of answers in the queue.
+    queue_bytes: usize,
+    /// The tag of the pull of the feed that has the connection.
+    pull: Option<u64>,
     /// Nothing more is taken.
     closing: bool,
 }
@@ -31,7 +39,23 @@ impl RespSession {
     /// A connection that has sent nothing yet.
     pub fn new(info: Arc<ServerInfo>) -> Self {
         let connection = Connection::new(&info);
-        Self { info, connection, queue: VecDeque::new(), front: 1, closing: false }
+        Self {
+            info,
+            connection,
+            queue: VecDeque::new(),
+            front: 1,
+            queue_bytes: 0,
+            pull: None,
+            closing: false,
+        }
+    }
+
+    /// Another command may be taken.
+    fn has_room(&self) -> bool {
+        !self.closing
+            && self.pull.is_none()
+            && self.queue.len() < IN_FLIGHT_MAX
+            && self.queue_bytes <= QUEUE_BYTES_MAX
     }
 
     fn tag_next(&self) -> u64 {
@@ -42,10 +66,12 @@ impl RespSession {
     fn answered(&mut self, tag: u64, bytes: Vec<u8>, out: &mut Vec<u8>) {
         let at = tag.checked_sub(self.front).and_then(|at| usize::try_from(at).ok());
         if let Some(slot) = at.and_then(|at| self.queue.get_mut(at)) {
+            self.queue_bytes += bytes.len();
             *slot = Some(bytes);
         }
         while let Some(Some(_)) = self.queue.front() {
             if let Some(Some(bytes)) = self.queue.pop_front() {
+                self.queue_bytes -= bytes.len();
                 out.extend_from_slice(&bytes);
                 self.front += 1;
             }
@@ -61,6 +87,7 @@ impl RespSession {
         }
         let mut bytes = Vec::new();
         write(&mut Writer { out: &mut bytes, three });
+        self.queue_bytes += bytes.len();
         self.queue.push_back(Some(bytes));
     }
 
@@ -115,6 +142,9 @@ impl RespSession {
             }
             Parsed::Feed(request) => {
                 self.queue.push_back(None);
+                if matches!(request, FeedRequest::Pull { .. }) {
+                    self.pull = Some(tag);
+                }
                 actions.push(Action::Feed { tag, request });
             }
             Parsed::Reply(reply) => self.say(out, |w| w.reply(&reply)),
@@ -133,7 +163,7 @@ impl Session for RespSession {
         actions: &mut Vec<Action>,
     ) -> Received {
         let mut consumed = 0;
-        while !self.closing && self.queue.len() < IN_FLIGHT_MAX {
+        while self.has_room() {
             match parse(&input[consumed..]) {
                 Ok(None) => break,
                 Ok(Some((arguments, taken))) => {
@@ -164,6 +194,9 @@ impl Session for RespSession {
             FeedAnswer::Failed { message, .. } => w.error(&format!("ERR {message}")),
             // Nobody subscribes or lists over RESP.
             FeedAnswer::Consumers(_) | FeedAnswer::Pushed(_) => return,
+        }
+        if self.pull == Some(tag) {
+            self.pull = None;
         }
         self.answered(tag, bytes, out);
     }
@@ -222,6 +255,40 @@ mod tests {
         let one = "*5\r\n$8\r\nsold_out\r\n$1\r\n0\r\n:0\r\n:-1\r\n:-1\r\n";
         assert_eq!(text, format!("{one}+PONG\r\n{one}$1\r\nx\r\n"));
         assert_eq!(session.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_pull_of_the_feed_has_its_connection_to_itself() {
+        let mut session = session(&[]);
+        let text = "STOCK.SKU 1 1\r\nSTOCK.FEED w COUNT 5 BLOCK 1000\r\nPING\r\nPING\r\n";
+        let (mut out, mut actions) = (Vec::new(), Vec::new());
+        let now = TimestampMs::new(5000);
+        let received = session.receive(text.as_bytes(), now, &mut out, &mut actions);
+        assert_eq!(&text[received.consumed..], "PING\r\nPING\r\n");
+        assert_eq!((actions.len(), session.in_flight()), (2, 2));
+        let rest = text.as_bytes()[received.consumed..].to_vec();
+        assert_eq!(session.receive(&rest, now, &mut out, &mut actions).consumed, 0);
+        session.feed(2, FeedAnswer::Pulled(Vec::new()), &mut out);
+        assert_eq!(session.receive(&rest, now, &mut out, &mut actions).consumed, rest.len());
+        assert!(out.is_empty(), "the figures are still to come");
+        session.reply(1, Reply::Busy { retry_after_ms: 20 }, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "-BUSY try again in 20 ms\r\n*0\r\n+PONG\r\n+PONG\r\n");
+    }
+
+    #[test]
+    fn answers_that_wait_for_one_before_them_are_bounded() {
+        let mut session = session(&[]);
+        send(&mut session, "STOCK.SKU 1 1");
+        let echo = format!("ECHO {}\r\n", "x".repeat(1000)).repeat(1000);
+        let (mut out, mut actions) = (Vec::new(), Vec::new());
+        let now = TimestampMs::new(5000);
+        let taken = session.receive(echo.as_bytes(), now, &mut out, &mut actions).consumed;
+        assert!(taken < 2 * QUEUE_BYTES_MAX, "{taken} bytes were taken");
+        session.reply(1, Reply::Busy { retry_after_ms: 20 }, &mut out);
+        assert!(
+            session.receive(&echo.as_bytes()[taken..], now, &mut out, &mut actions).consumed > 0
+        );
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! Answers that need a part of every shard.
 //!
 //! The shard that has the request asks all, each part comes when what it rests on is committed, and
-//! the last one completes the answer. Parts that do not fit together are gathered again.
+//! the last one completes the answer. Parts that do not fit together are gathered again. A part of
+//! a list of orders is found in steps, one a turn, so that it never holds up the shard.
 
 use super::state::{Resting, Shard};
 use crate::busy;
 use crate::hub::{Message, Origin};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use stockade_core::gather::{Part, merge};
+use stockade_core::shard::OrderScan;
 use stockade_protocol::reply::AdjustReply;
 use stockade_protocol::{Command, Reply};
 
@@ -15,6 +17,9 @@ use stockade_protocol::{Command, Reply};
 const GATHERS_MAX: usize = 1024;
 /// How often parts may fail to fit before the question is answered `busy`.
 const TRIES_MAX: u16 = 64;
+
+/// Orders looked at in one turn for lists of orders.
+const SCAN_ORDERS_MAX: usize = 2048;
 
 /// What the merged answer is for.
 pub enum Purpose {
@@ -32,17 +37,30 @@ struct Gather {
     tries: u16,
 }
 
+/// A list of orders that is looked for here, for a gathered answer.
+struct Scanning {
+    shard: u16,
+    gather: u64,
+    scan: OrderScan,
+}
+
 /// The gathered answers under way.
 #[derive(Default)]
 pub struct Gathers {
     last: u64,
     running: BTreeMap<u64, Gather>,
+    scans: VecDeque<Scanning>,
 }
 
 impl Gathers {
     /// Nothing is under way.
     pub fn is_idle(&self) -> bool {
-        self.running.is_empty()
+        self.running.is_empty() && self.scans.is_empty()
+    }
+
+    /// Lists of orders are looked for here.
+    pub(super) fn is_scanning(&self) -> bool {
+        !self.scans.is_empty()
     }
 }
 
@@ -79,7 +97,26 @@ impl Shard {
 
     /// Another shard, or this one, wants this shard's part.
     pub(super) fn part_asked(&mut self, shard: u16, gather: u64, command: &Command) {
+        if let Command::OrderList(list) = command {
+            let scan = OrderScan::new(list.clone());
+            self.gathers.scans.push_back(Scanning { shard, gather, scan });
+            return;
+        }
         let part = self.machine.part(command);
+        self.part_found(shard, gather, part);
+    }
+
+    /// One step of the lists under way here: the first one goes on and then stands last.
+    pub(super) fn scan_step(&mut self) {
+        let Some(mut scanning) = self.gathers.scans.pop_front() else { return };
+        if self.machine.scan(&mut scanning.scan, SCAN_ORDERS_MAX) {
+            self.part_found(scanning.shard, scanning.gather, scanning.scan.into_part());
+        } else {
+            self.gathers.scans.push_back(scanning);
+        }
+    }
+
+    fn part_found(&mut self, shard: u16, gather: u64, part: Part) {
         let resting = Resting::Part { shard, gather, part };
         if let Some(resting) = self.ring.rest(self.machine.position(), resting) {
             self.release(resting);

@@ -242,6 +242,7 @@ impl Shard {
             self.expiries_due = self.machine.expire(now, TURN_EXPIRIES_MAX, &mut self.effects);
             self.absorb();
             self.catalog_tick(now);
+            self.scan_step();
         }
         self.ship();
     }
@@ -396,7 +397,7 @@ impl Shard {
         let blocked = self.failed || self.ring.pending_bytes() >= PENDING_BYTES_MAX;
         if blocked {
             Next::Idle
-        } else if !self.queue.is_empty() || self.expiries_due {
+        } else if !self.queue.is_empty() || self.expiries_due || self.gathers.is_scanning() {
             Next::Turn
         } else if self.waiting.is_empty() {
             Next::Idle
