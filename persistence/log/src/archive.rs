@@ -1,14 +1,19 @@
-//! The log in sled: a series of volumes, and the thread that fills them.
+//! The log in tables: a series of volumes, and the thread that fills them.
 
 mod archiver;
+pub(crate) mod sled_table;
+pub(crate) mod table;
+mod trim;
 pub(crate) mod volume;
 
 pub(crate) use archiver::{Archiver, Task, decode};
 
+use crate::directory::Directory;
 use crate::error::OpenError;
-use crate::files::{failed, list};
+use crate::files::failed;
+use crate::floor::Floor;
 use crate::runs::Run;
-use std::path::Path;
+use std::path::PathBuf;
 use stockade_protocol::{Lsn, PartitionId};
 use volume::Volume;
 
@@ -16,24 +21,30 @@ use volume::Volume;
 #[derive(Debug, Default)]
 pub(crate) struct Archive {
     pub volumes: Vec<Volume>,
+    /// Left-overs of a trim, and volumes that were being made.
+    pub left_overs: Vec<PathBuf>,
 }
 
 impl Archive {
-    /// Opens the volumes from `first` on; older ones are left-overs of a trim and are deleted.
-    pub fn open(dir: &Path, first: u64) -> Result<Self, OpenError> {
-        let mut volumes = Vec::new();
-        for path in list(dir).map_err(failed("list", dir))? {
-            let name = path.file_name().and_then(|name| name.to_str());
-            let number = name.and_then(|name| name.strip_prefix('v')?.parse::<u64>().ok());
-            match number {
-                Some(number) if number < first => {
-                    std::fs::remove_dir_all(&path).map_err(failed("delete", &path))?;
-                }
-                Some(number) => volumes.push(Volume::open(dir, number)?),
-                None => {}
+    /// Opens the volumes that the floor keeps. Changes nothing.
+    pub fn open(directory: &Directory, floor: &Floor) -> Result<Self, OpenError> {
+        let dir = directory.archive();
+        let archived = |partition| floor.of(partition).archived;
+        let mut archive = Self::default();
+        for path in directory.disk().list(&dir).map_err(failed("list", &dir))? {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let number = name.strip_prefix('v').and_then(|number| number.parse::<u64>().ok());
+            let Some(number) = number.filter(|n| volume::directory_name(*n) == name) else {
+                let what = "no volume has such a name".into();
+                return Err(OpenError::Foreign { file: path, what });
+            };
+            let kept = number >= floor.volume_first;
+            match if kept { Volume::open(directory, number, &archived)? } else { None } {
+                Some(volume) => archive.volumes.push(volume),
+                None => archive.left_overs.push(path),
             }
         }
-        Ok(Self { volumes })
+        Ok(archive)
     }
 
     /// The last LSN that the archive holds without a hole from `from` on (`from - 1` if it has
@@ -51,7 +62,8 @@ impl Archive {
         last
     }
 
-    /// The batch that holds `lsn`.
+    /// The batch that holds `lsn`. The newest volume that has it counts: an older one may hold it
+    /// from a time when it could not be made durable.
     pub fn find(&self, partition: PartitionId, lsn: Lsn) -> Result<Option<Run>, OpenError> {
         for volume in self.volumes.iter().rev() {
             if let Some(run) = volume.find(partition, lsn)? {
@@ -61,14 +73,44 @@ impl Archive {
         Ok(None)
     }
 
-    /// The volume that takes new batches; rolls to a new one at a size.
-    pub fn current(&mut self, dir: &Path, volume_bytes: u64) -> Result<&mut Volume, OpenError> {
-        let full = self.volumes.last().is_none_or(|volume| volume.bytes >= volume_bytes);
-        if full {
-            let number = self.volumes.last().map_or(1, |volume| volume.number + 1);
-            self.volumes.push(Volume::open(dir, number)?);
-            crate::files::sync_dir(dir).map_err(failed("sync", dir))?;
+    /// Puts a batch into the newest volume, or into a new one where that is full or closed. A
+    /// volume that refuses takes nothing more.
+    pub fn put(
+        &mut self,
+        directory: &Directory,
+        floor: &Floor,
+        volume_bytes: u64,
+        (partition, run): (PartitionId, &Run),
+    ) -> Result<(), OpenError> {
+        let full = |volume: &Volume| volume.closed || volume.bytes >= volume_bytes;
+        if self.volumes.last().is_none_or(full) {
+            let before = self.volumes.last().map_or(0, |volume| volume.number);
+            let number = (before + 1).max(floor.volume_first);
+            self.volumes.push(Volume::create(directory, number)?);
         }
-        Ok(self.volumes.last_mut().expect("one was just made"))
+        let volume = self.volumes.last_mut().expect("one was just made");
+        let put = volume.put(partition, run);
+        if put.is_err() {
+            volume.close(&|partition| floor.of(partition).archived);
+        }
+        put
+    }
+
+    /// Makes everything that was put durable. A volume that refuses takes nothing more, and what it
+    /// has beyond the floor is put again elsewhere.
+    pub fn sync(&mut self, floor: &Floor) -> Result<(), OpenError> {
+        for volume in self.volumes.iter_mut().filter(|volume| volume.dirty) {
+            if let Err(source) = volume.sync() {
+                volume.close(&|partition| floor.of(partition).archived);
+                let path = volume.path.clone();
+                return Err(OpenError::Io { doing: "sync", path, source });
+            }
+        }
+        Ok(())
+    }
+
+    /// Something was put that is not durable.
+    pub fn is_dirty(&self) -> bool {
+        self.volumes.iter().any(|volume| volume.dirty)
     }
 }

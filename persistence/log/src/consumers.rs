@@ -1,8 +1,9 @@
 //! Named consumers and their cursors: in memory, written to a small file by the archiver.
 
+use crate::disk::Disk;
 use crate::error::{LogError, OpenError};
 use crate::files::{damaged, failed, read_optional};
-use crate::sealed::{HEADER_BYTES, seal, unseal};
+use crate::sealed::{HEADER_BYTES, Kind, seal, unseal};
 use std::collections::BTreeMap;
 use std::path::Path;
 use stockade_protocol::le::{Malformed, Reader, Writer};
@@ -10,8 +11,7 @@ use stockade_protocol::limits::CONSUMERS_MAX;
 use stockade_protocol::text::ConsumerName;
 use stockade_protocol::{Lsn, PartitionId};
 
-const MAGIC: &[u8; 8] = b"STKCONS\0";
-const VERSION: u32 = 1;
+const KIND: Kind = Kind { magic: b"STKCONS\0", version: 1 };
 
 /// Last acknowledged LSN by partition.
 pub type Cursors = BTreeMap<PartitionId, Lsn>;
@@ -25,18 +25,18 @@ pub struct Consumers {
 }
 
 impl Consumers {
-    /// Reads the file; empty if there is none.
+    /// Reads the file; `None` if there is none.
     ///
     /// # Errors
     /// Damage, or the operating system refused.
-    pub fn read(path: &Path) -> Result<Self, OpenError> {
-        let Some(bytes) = read_optional(path).map_err(failed("read", path))? else {
-            return Ok(Self::default());
+    pub fn read(disk: &dyn Disk, path: &Path, directory: u64) -> Result<Option<Self>, OpenError> {
+        let Some(bytes) = read_optional(disk, path).map_err(failed("read", path))? else {
+            return Ok(None);
         };
-        let body = unseal(path, MAGIC, VERSION, &bytes)?;
+        let body = unseal(path, KIND, directory, &bytes)?;
         let by_name = Self::decode(body)
             .map_err(|error| damaged(path, HEADER_BYTES as u64, error.to_string()))?;
-        Ok(Self { by_name, changed: false })
+        Ok(Some(Self { by_name, changed: false }))
     }
 
     fn decode(body: &[u8]) -> Result<BTreeMap<ConsumerName, Cursors>, Malformed> {
@@ -51,11 +51,14 @@ impl Consumers {
             }
             by_name.insert(name, cursors);
         }
+        if !r.rest().is_empty() {
+            return Err(Malformed::Range("length"));
+        }
         Ok(by_name)
     }
 
     /// The file's bytes.
-    pub fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self, directory: u64) -> Vec<u8> {
         let mut body = Vec::new();
         body.put_u32(self.by_name.len() as u32);
         for (name, cursors) in &self.by_name {
@@ -66,7 +69,7 @@ impl Consumers {
                 body.put_u64(lsn.get());
             }
         }
-        seal(MAGIC, VERSION, &body)
+        seal(KIND, directory, &body)
     }
 
     /// True once after changes.

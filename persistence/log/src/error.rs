@@ -21,6 +21,26 @@ pub enum OpenError {
         /// What was found.
         what: String,
     },
+    /// A file that this directory did not make, or not under this name.
+    #[error("{file} does not belong here: {what}; move it away, or restore the directory")]
+    Foreign {
+        /// The file.
+        file: PathBuf,
+        /// What tells.
+        what: String,
+    },
+    /// A file of a version that this release does not read.
+    #[error(
+        "{file} has version {found}, this release reads version {known}; use one that reads it"
+    )]
+    Version {
+        /// The file.
+        file: PathBuf,
+        /// The file's version.
+        found: u32,
+        /// The version that is read.
+        known: u32,
+    },
     /// The directory was made with other settings.
     #[error("{path} was made with {what} {made}, not {asked}; start with --{what} {made}")]
     Settings {

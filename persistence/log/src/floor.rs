@@ -1,17 +1,17 @@
 //! The floor: what is durable below the journal, partition by partition. Written after sled's files
 //! were synced and before anything that it replaces is deleted.
 
+use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::files::{damaged, failed, read_optional, replace};
-use crate::sealed::{HEADER_BYTES, seal, unseal};
+use crate::sealed::{HEADER_BYTES, Kind, seal, unseal};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use stockade_protocol::le::{Malformed, Reader, Writer};
 use stockade_protocol::{Lsn, PartitionId};
 
-const MAGIC: &[u8; 8] = b"STKFLOOR";
-const VERSION: u32 = 1;
+const KIND: Kind = Kind { magic: b"STKFLOOR", version: 1 };
 
 /// What the floor says of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,16 +44,17 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Reads the floor of a directory; the empty one if there is none.
+    /// Reads the floor of a directory; `None` if there is none.
     ///
     /// # Errors
     /// Damage, or the operating system refused.
-    pub fn read(path: &Path) -> Result<Self, OpenError> {
-        let Some(bytes) = read_optional(path).map_err(failed("read", path))? else {
-            return Ok(Self::default());
+    pub fn read(disk: &dyn Disk, path: &Path, directory: u64) -> Result<Option<Self>, OpenError> {
+        let Some(bytes) = read_optional(disk, path).map_err(failed("read", path))? else {
+            return Ok(None);
         };
-        let body = unseal(path, MAGIC, VERSION, &bytes)?;
-        Self::decode(body).map_err(|error| damaged(path, HEADER_BYTES as u64, error.to_string()))
+        let body = unseal(path, KIND, directory, &bytes)?;
+        let floor = Self::decode(body);
+        floor.map(Some).map_err(|e| damaged(path, HEADER_BYTES as u64, e.to_string()))
     }
 
     fn decode(body: &[u8]) -> Result<Self, Malformed> {
@@ -70,6 +71,9 @@ impl Floor {
             };
             partitions.insert(partition, floor);
         }
+        if !r.rest().is_empty() {
+            return Err(Malformed::Range("length"));
+        }
         Ok(Self { epoch, volume_first, partitions })
     }
 
@@ -77,7 +81,12 @@ impl Floor {
     ///
     /// # Errors
     /// The operating system refused.
-    pub fn write(&self, path: &Path) -> io::Result<()> {
+    pub fn write(&self, disk: &dyn Disk, path: &Path, directory: u64) -> io::Result<()> {
+        replace(disk, path, &self.encode(directory))
+    }
+
+    /// The file's bytes.
+    pub fn encode(&self, directory: u64) -> Vec<u8> {
         let mut body = Vec::new();
         body.put_u64(self.epoch);
         body.put_u64(self.volume_first);
@@ -89,7 +98,7 @@ impl Floor {
             body.put_u64(floor.snapshot.get());
             body.put_u64(floor.acked.get());
         }
-        replace(path, &seal(MAGIC, VERSION, &body))
+        seal(KIND, directory, &body)
     }
 
     /// What it says of a partition.

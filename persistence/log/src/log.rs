@@ -20,8 +20,8 @@ pub struct Log {
 }
 
 impl Log {
-    pub(crate) fn new(shared: Arc<Shared>, archiver: Task) -> Self {
-        Self { shared, archiver: Mutex::new(Some(archiver)) }
+    pub(crate) fn new(shared: Arc<Shared>, archiver: Option<Task>) -> Self {
+        Self { shared, archiver: Mutex::new(archiver) }
     }
 
     /// Counts up with every start of the engine on this directory.
@@ -175,7 +175,12 @@ impl Log {
 
     /// True when reserves must be answered `busy`: the archiver or the disk is behind its bound.
     pub fn pressure(&self) -> bool {
-        self.shared.pressure.load(Ordering::Acquire)
+        self.shared.pressure.any()
+    }
+
+    /// Why there is pressure, in words for people; empty if there is none.
+    pub fn pressure_reasons(&self) -> Vec<&'static str> {
+        self.shared.pressure.reasons()
     }
 
     /// Bytes on disk: journals, archive, snapshots; counted every two seconds.

@@ -4,11 +4,13 @@
 use crate::api::{Config, Durability, Fold};
 use crate::archive::{Archive, Archiver, decode};
 use crate::consumers::Consumers;
+use crate::crash;
 use crate::directory::Directory;
 use crate::error::OpenError;
-use crate::files::{damaged, failed, sync_dir};
-use crate::floor::Floor;
+use crate::files::{damaged, failed, remove_asides, replace};
+use crate::floor::{Floor, PartitionFloor};
 use crate::journal::Journal;
+use crate::journal::ahead::{Ahead, Maker};
 use crate::journal::frame::SegmentId;
 use crate::journal::recover::{self, Journals};
 use crate::journal::segment::Segment;
@@ -16,10 +18,11 @@ use crate::log::Log;
 use crate::runs::{Run, by_partition, tail};
 use crate::shared::Shared;
 use crate::snapshot::{self, Image};
+use crate::stepped::{SideWork, Stepped};
+use crate::storage::Storage;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak, mpsc};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use stockade_protocol::entry::peek;
 use stockade_protocol::ids::TimestampMs;
@@ -50,33 +53,40 @@ pub struct Recovery {
 /// # Errors
 /// See [`OpenError`].
 pub fn open(config: Config, fold: Arc<dyn Fold>) -> Result<Recovery, OpenError> {
-    let directory = Directory::take(&config.dir, config.partitions)?;
+    open_on(Storage::local(), config, fold)
+}
+
+/// As [`open`], on other files than the operating system's.
+///
+/// # Errors
+/// See [`OpenError`].
+pub fn open_on(
+    storage: Storage,
+    config: Config,
+    fold: Arc<dyn Fold>,
+) -> Result<Recovery, OpenError> {
+    let directory = Directory::take(storage, &config.dir, config.partitions)?;
     read(config, fold, directory)
 }
 
-/// As [`open`], for a directory that is already taken.
+/// As [`open`], for a directory that is already taken. Changes nothing in it.
 pub(crate) fn read(
     config: Config,
     fold: Arc<dyn Fold>,
     directory: Directory,
 ) -> Result<Recovery, OpenError> {
-    let floor = Floor::read(&directory.path.join("floor"))?;
-    let mut consumers = Consumers::read(&directory.path.join("consumers"))?;
-    for (partition, floor) in &floor.partitions {
-        for name in consumers.names() {
-            // Trimming relied on a cursor that may not have reached the file.
-            let _ = consumers.ack(&name, *partition, floor.acked);
-        }
-    }
+    let (mut floor, consumers) = read_floor(&directory)?;
+    let mut warnings = Vec::new();
     let mut images = BTreeMap::new();
-    for (partition, floor) in &floor.partitions {
-        if floor.snapshot > Lsn::NONE {
-            let image = snapshot::read(&directory.snapshots(), *partition, floor.snapshot)?;
+    for (partition, floor) in &mut floor.partitions {
+        if let Some(image) = read_snapshot(&directory, *partition, floor, &mut warnings)? {
             images.insert(*partition, image);
         }
     }
-    let archive = Archive::open(&directory.archive(), floor.volume_first)?;
-    let Journals { frames, files, warnings } = recover::read(&directory.journal())?;
+    let archive = Archive::open(&directory, &floor)?;
+    let journals = recover::read(&directory, floor.epoch)?;
+    let Journals { frames, files, warnings: torn } = journals;
+    warnings.extend(torn);
     let mut recovery = Recovery {
         archived: BTreeMap::new(),
         pending: BTreeMap::new(),
@@ -103,6 +113,60 @@ pub(crate) fn read(
     Ok(recovery)
 }
 
+/// Floor and consumers. Both are there from the first start on, before there is any data.
+fn read_floor(directory: &Directory) -> Result<(Floor, Consumers), OpenError> {
+    let (disk, path) = (directory.disk(), directory.floor());
+    let Some(floor) = Floor::read(disk, &path, directory.id)? else {
+        for dir in [directory.journal(), directory.archive(), directory.snapshots()] {
+            if !disk.list(&dir).map_err(failed("list", &dir))?.is_empty() {
+                let what = "the file is missing although the directory holds data";
+                return Err(damaged(&path, 0, what));
+            }
+        }
+        return Ok((Floor::default(), Consumers::default()));
+    };
+    let path = directory.consumers();
+    let consumers = Consumers::read(disk, &path, directory.id)?;
+    let mut consumers = consumers.ok_or_else(|| damaged(&path, 0, "the file is missing"))?;
+    for (partition, floor) in &floor.partitions {
+        for name in consumers.names() {
+            // Trimming relied on a cursor that may not have reached the file. (Not on more than
+            // what is gone: a consumer that came later may be before the others.)
+            let trimmed = Lsn::new(floor.first_kept.get().saturating_sub(1));
+            let _ = consumers.ack(&name, *partition, floor.acked.min(trimmed));
+        }
+    }
+    Ok((floor, consumers))
+}
+
+/// The snapshot that the floor names. One that is damaged is done without where the archive still
+/// has every entry.
+fn read_snapshot(
+    directory: &Directory,
+    partition: PartitionId,
+    floor: &mut PartitionFloor,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Image>, OpenError> {
+    if floor.snapshot == Lsn::NONE {
+        return Ok(None);
+    }
+    if floor.snapshot > floor.archived {
+        let what = format!("partition {partition}: the snapshot is ahead of the log");
+        return Err(damaged(&directory.floor(), 0, what));
+    }
+    match snapshot::read(directory, partition, floor.snapshot) {
+        Ok(image) => Ok(Some(image)),
+        Err(error @ (OpenError::Damaged { .. } | OpenError::Foreign { .. }))
+            if floor.first_kept == Lsn::FIRST =>
+        {
+            warnings.push(format!("{error} (done without: the log has every entry)"));
+            floor.snapshot = Lsn::NONE;
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 impl Recovery {
     pub(crate) fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
         (0..self.directory.partitions).map(PartitionId::new).chain([PartitionId::CATALOG])
@@ -121,16 +185,15 @@ impl Recovery {
         self.archive.find(partition, lsn)
     }
 
-    /// What the archive holds, and that it is at least what the floor says.
+    /// That the archive holds what the floor says; what it holds beyond does not count.
     fn find_archived(&mut self) -> Result<(), OpenError> {
         for partition in self.partitions() {
             let floor = self.floor.of(partition);
-            let from = floor.first_kept.max(Lsn::FIRST);
-            let last = self.archive.contiguous_last(partition, from);
+            let last = self.archive.contiguous_last(partition, floor.first_kept);
             if last < floor.archived {
                 return Err(self.missing(partition, last.next(), floor.archived));
             }
-            self.archived.insert(partition, last);
+            self.archived.insert(partition, floor.archived);
         }
         Ok(())
     }
@@ -273,9 +336,41 @@ impl Recovery {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn start(mut self) -> Result<(Arc<Log>, Vec<Journal>), OpenError> {
+    pub fn start(self) -> Result<(Arc<Log>, Vec<Journal>), OpenError> {
+        let Started { shared, fold, mut journals, makers } = self.begin(false)?;
+        let dir = shared.directory.journal();
+        let thread = |name: String| std::thread::Builder::new().name(name);
+        for (shard, (journal, maker)) in journals.iter_mut().zip(makers).enumerate() {
+            let handle = thread(format!("prepare-{shard}")).spawn(move || maker.run());
+            journal.set_maker(handle.map_err(failed("start a thread for", &dir))?);
+        }
+        if let Durability::Async { flush_every } = shared.config.durability {
+            let shared = Arc::downgrade(&shared);
+            thread("flush".into())
+                .spawn(move || flush(&shared, flush_every))
+                .map_err(failed("start a thread for", &dir))?;
+        }
+        let archiver = Archiver::new(shared.clone(), fold).spawn();
+        let archiver = archiver.map_err(failed("start a thread for", &dir))?;
+        Ok((Arc::new(Log::new(shared, Some(archiver))), journals))
+    }
+
+    /// As [`Self::start`], without threads: a test does the side work step by step.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn start_stepped(self) -> Result<Stepped, OpenError> {
+        let Started { shared, fold, journals, makers } = self.begin(true)?;
+        let archiver = Archiver::new(shared.clone(), fold);
+        let log = Arc::new(Log::new(shared.clone(), None));
+        Ok(Stepped { log, journals, side: SideWork::new(shared, archiver, makers) })
+    }
+
+    /// The order is the invariant: entries durable in the archive, then the floor with the new
+    /// epoch, and only then the old segments go and new ones come.
+    fn begin(mut self, stepped: bool) -> Result<Started, OpenError> {
         self.archive_pending()?;
-        let path = self.directory.path.join("floor");
+        crash::point("in_recovery");
         self.floor.epoch += 1;
         let epoch = self.floor.epoch;
         for partition in self.partitions() {
@@ -284,62 +379,63 @@ impl Recovery {
                 self.floor.partitions.entry(partition).or_default().archived = last;
             }
         }
-        self.floor.write(&path).map_err(failed("write", &path))?;
-        for segment in &self.segments {
-            std::fs::remove_file(segment).map_err(failed("delete", segment))?;
+        let Self { config, fold, directory, floor, mut archive, consumers, segments, .. } = self;
+        let disk = directory.disk();
+        let path = directory.consumers();
+        let written = replace(disk, &path, &consumers.encode(directory.id));
+        written.map_err(failed("write", &path))?;
+        let path = directory.floor();
+        let written = floor.write(disk, &path, directory.id);
+        written.map_err(failed("write", &path))?;
+        crash::point("in_recovery");
+        for segment in &segments {
+            disk.remove_file(segment).map_err(failed("delete", segment))?;
         }
-        let journal_dir = self.directory.journal();
-        sync_dir(&journal_dir).map_err(failed("sync", &journal_dir))?;
-        let Self { config, fold, directory, floor, archive, consumers, .. } = self;
+        for left_over in std::mem::take(&mut archive.left_overs) {
+            disk.remove_dir_all(&left_over).map_err(failed("delete", &left_over))?;
+        }
+        let dir = directory.snapshots();
+        remove_asides(disk, &dir).map_err(failed("clean", &dir))?;
+        let journal_dir = directory.journal();
+        disk.sync_dir(&journal_dir).map_err(failed("sync", &journal_dir))?;
         let shards = config.shards;
         let shared = Arc::new(Shared::new(config, directory, archive, floor, consumers));
-        let mut journals = Vec::new();
+        let (mut journals, mut makers) = (Vec::new(), Vec::new());
         for shard in 0..shards {
             let id = SegmentId { epoch, shard, number: 1 };
             let size = shared.config.segment_bytes;
-            let segment = Segment::create(&journal_dir, id, size);
+            let segment = Segment::create(&shared.directory, id, size);
             let segment = segment.map_err(failed("make a segment in", &journal_dir))?;
-            let (ready_in, ready) = mpsc::sync_channel(1);
-            let (wanted, wanted_out) = mpsc::sync_channel(2);
-            let preparing = shared.clone();
-            let work = move || prepare(&preparing, id, &wanted_out, &ready_in);
-            std::thread::Builder::new()
-                .name(format!("prepare-{shard}"))
-                .spawn(work)
-                .map_err(failed("start a thread for", &journal_dir))?;
-            journals.push(Journal::new(shared.clone(), segment, ready, wanted));
+            let ahead = Arc::new(Ahead::new(stepped));
+            makers.push(Maker::new(shared.clone(), ahead.clone(), id));
+            journals.push(Journal::new(shared.clone(), segment, ahead));
         }
-        if let Durability::Async { flush_every } = shared.config.durability {
-            let shared = Arc::downgrade(&shared);
-            std::thread::Builder::new()
-                .name("flush".into())
-                .spawn(move || flush(&shared, flush_every))
-                .map_err(failed("start a thread for", &journal_dir))?;
-        }
-        let archiver = Archiver::new(shared.clone(), fold).spawn();
-        let archiver = archiver.map_err(failed("start a thread for", &journal_dir))?;
-        Ok((Arc::new(Log::new(shared, archiver)), journals))
+        Ok(Started { shared, fold, journals, makers })
     }
 
+    /// Takes away what the archive holds beyond the floor, puts there what the journals hold, and
+    /// makes all of it durable.
     fn archive_pending(&mut self) -> Result<(), OpenError> {
-        let dir = self.directory.archive();
-        let mut touched = std::collections::BTreeSet::new();
+        for volume in &mut self.archive.volumes {
+            volume.remove_strays()?;
+        }
         for (partition, runs) in &self.pending {
             for batch in merge(runs) {
-                let volume = self.archive.current(&dir, self.config.volume_bytes)?;
-                volume.put(*partition, &batch)?;
-                touched.insert(volume.number);
+                let batch = (*partition, &batch);
+                let bytes = self.config.volume_bytes;
+                self.archive.put(&self.directory, &self.floor, bytes, batch)?;
             }
         }
-        for volume in &self.archive.volumes {
-            // What an earlier run put and did not sync is synced here too.
-            let last = self.archive.volumes.last().map(|volume| volume.number);
-            if touched.contains(&volume.number) || last == Some(volume.number) {
-                volume.sync().map_err(failed("sync", &volume.path))?;
-            }
-        }
-        sync_dir(&dir).map_err(failed("sync", &dir))
+        self.archive.sync(&self.floor)
     }
+}
+
+/// What a start made, before its threads.
+struct Started {
+    shared: Arc<Shared>,
+    fold: Arc<dyn Fold>,
+    journals: Vec<Journal>,
+    makers: Vec<Maker>,
 }
 
 /// Runs of a partition put together to batches of some 64 KiB.
@@ -357,46 +453,13 @@ fn merge(runs: &[Run]) -> Vec<Run> {
     merged
 }
 
-/// Makes a journal's segments ahead, so that a commit never waits for one.
-fn prepare(
-    shared: &Shared,
-    id: SegmentId,
-    wanted: &mpsc::Receiver<u64>,
-    ready: &mpsc::SyncSender<Option<Segment>>,
-) {
-    const TRIES: u32 = 30;
-    let dir = shared.directory.journal();
-    while let Ok(number) = wanted.recv() {
-        let mut made = None;
-        for attempt in 0..TRIES {
-            match Segment::create(&dir, SegmentId { number, ..id }, shared.config.segment_bytes) {
-                Ok(segment) => {
-                    made = Some(segment);
-                    break;
-                }
-                Err(error) => {
-                    // Reserves stop; what is left of the present segment is for payments and
-                    // cancels.
-                    shared.pressure.store(true, Ordering::Release);
-                    tracing::error!(%error, attempt, "no space for the next journal segment");
-                    std::thread::sleep(Duration::from_secs(1));
-                }
-            }
-        }
-        if ready.send(made).is_err() {
-            return;
-        }
-    }
-}
-
 /// Syncs the segments every so often (mode `async`) until the log is gone.
 fn flush(shared: &Weak<Shared>, every: Duration) {
     loop {
         std::thread::sleep(every);
         let Some(shared) = shared.upgrade() else { return };
-        if let Err(error) = shared.sync_segments() {
+        if let Err(error) = shared.flush() {
             tracing::error!(%error, "a flush failed; nothing more is committed");
-            shared.flush_failed.store(true, Ordering::Release);
             return;
         }
     }

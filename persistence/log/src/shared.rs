@@ -11,10 +11,13 @@ use crate::archive::Archive;
 use crate::consumers::Consumers;
 use crate::directory::Directory;
 use crate::floor::Floor;
+use crate::journal::frame::SegmentId;
 use crate::journal::segment::Segment;
-use crate::runs::{Run, by_partition};
-use std::collections::{BTreeMap, VecDeque};
+use crate::pressure::{Pressure, Reason};
+use crate::runs::Run;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,8 +39,8 @@ pub struct Shared {
     pub archive: Mutex<Archive>,
     pub floor: Mutex<Floor>,
     pub consumers: Mutex<Consumers>,
-    /// The archiver or the preparation of segments is behind.
-    pub pressure: AtomicBool,
+    /// Why reserves must be answered `busy`.
+    pub pressure: Pressure,
     pub disk_bytes: AtomicU64,
     /// A background flush failed (mode `async`): nothing more may be committed.
     pub flush_failed: AtomicBool,
@@ -67,7 +70,7 @@ impl Shared {
         let shared = Self {
             archive: Mutex::new(archive),
             consumers: Mutex::new(consumers),
-            pressure: AtomicBool::new(false),
+            pressure: Pressure::default(),
             disk_bytes: AtomicU64::new(0),
             flush_failed: AtomicBool::new(false),
             committed: (0..slots).map(|_| AtomicU64::new(0)).collect(),
@@ -112,16 +115,26 @@ impl Shared {
     /// A segment takes frames from now on.
     pub fn segment_opened(&self, segment: &Arc<Segment>) {
         let open = OpenSegment { segment: segment.clone(), lasts: BTreeMap::new() };
-        lock(&self.segments).push(open);
+        let mut segments = lock(&self.segments);
+        segments.push(open);
+        self.judge(&segments);
     }
 
-    /// A batch is committed: readers see it, answers may go.
-    ///
-    /// # Panics
-    /// The batch is no run of entries that follow: a bug of the caller, which must not reach
-    /// readers.
-    pub fn committed(&self, segment: &Arc<Segment>, batch: &[u8]) {
-        let runs = by_partition(batch).expect("the engine encodes whole entries in order");
+    /// Whether the archiver is behind: segments with entries that are not archived, but for the one
+    /// that each shard writes to (so that the bound does not depend on the shards).
+    fn judge(&self, segments: &[OpenSegment]) {
+        let floor = lock(&self.floor);
+        let mut newer = BTreeSet::new();
+        let behind = segments.iter().rev().filter(|open| {
+            let written_to = newer.insert(open.segment.id.shard);
+            !written_to && open.lasts.iter().any(|(p, last)| floor.of(*p).archived < *last)
+        });
+        let behind = behind.count() > self.config.segments_unarchived_max as usize;
+        self.pressure.set(Reason::ArchiverBehind, behind);
+    }
+
+    /// A batch is committed: readers see it, answers may go. Its runs follow on what is committed.
+    pub fn committed(&self, segment: &Arc<Segment>, runs: BTreeMap<PartitionId, Run>) {
         let mut segments = lock(&self.segments);
         if let Some(open) = segments.iter_mut().find(|open| open.segment.id == segment.id) {
             open.lasts.extend(runs.iter().map(|(partition, run)| (*partition, run.last)));
@@ -129,8 +142,6 @@ impl Shared {
         drop(segments);
         for (partition, run) in runs {
             let slot = self.slot(partition).expect("the engine uses its own partitions");
-            let before = self.committed[slot].load(Ordering::Acquire);
-            assert_eq!(before + 1, run.first.get(), "partition {partition}: lsns follow");
             let last = run.last.get();
             lock(&self.tail[slot]).push_back(run);
             self.committed[slot].store(last, Ordering::Release);
@@ -173,44 +184,53 @@ impl Shared {
         }
     }
 
-    /// Deletes segments all of whose entries are archived by `archived`; the newest of each shard
-    /// stays. Gives how many are left.
+    /// Deletes segments all of whose entries are archived durably, oldest first. Of each shard
+    /// the newest one with frames stays, so that a start can tell a deleted segment from one that
+    /// is missing.
     ///
     /// # Errors
-    /// The operating system refused.
-    pub fn delete_archived_segments(
-        &self,
-        archived: impl Fn(PartitionId) -> Lsn,
-    ) -> io::Result<usize> {
-        let mut segments = lock(&self.segments);
-        let newest = |open: &OpenSegment, all: &[OpenSegment]| {
-            !all.iter().any(|other| {
-                other.segment.id.shard == open.segment.id.shard
-                    && other.segment.id.number > open.segment.id.number
-            })
-        };
-        let done: Vec<bool> = segments
-            .iter()
-            .map(|open| {
-                let covered = open.lasts.iter().all(|(p, last)| archived(*p) >= *last);
-                covered && !newest(open, &segments)
-            })
-            .collect();
-        let mut flags = done.iter();
-        let mut paths = Vec::new();
-        segments.retain(|open| {
-            let keep = !flags.next().copied().unwrap_or(false);
-            if !keep {
-                paths.push(open.segment.path.clone());
+    /// The operating system refused; what is left is tried again next time.
+    pub fn delete_archived_segments(&self) -> io::Result<()> {
+        let mut deleted = Ok(());
+        for (id, path) in self.archived_segments() {
+            deleted = match self.directory.disk().remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+            if deleted.is_err() {
+                break;
             }
-            keep
-        });
-        let left = segments.len();
-        drop(segments);
-        for path in paths {
-            std::fs::remove_file(&path)?;
+            lock(&self.segments).retain(|open| open.segment.id != id);
         }
-        Ok(left)
+        self.judge(&lock(&self.segments));
+        deleted
+    }
+
+    fn archived_segments(&self) -> Vec<(SegmentId, PathBuf)> {
+        let segments = lock(&self.segments);
+        let floor = lock(&self.floor);
+        let (mut used_behind, mut gone) = (BTreeSet::new(), Vec::new());
+        // Of each shard the list is in order: from the back, "used behind" is known.
+        for open in segments.iter().rev() {
+            let id = open.segment.id;
+            let covered = open.lasts.iter().all(|(p, last)| floor.of(*p).archived >= *last);
+            if covered && used_behind.contains(&id.shard) {
+                gone.push((id, open.segment.path.clone()));
+            } else if !open.lasts.is_empty() {
+                used_behind.insert(id.shard);
+            }
+        }
+        gone.reverse();
+        gone
+    }
+
+    /// As [`Self::sync_segments`]; after an error nothing more is committed.
+    pub fn flush(&self) -> io::Result<()> {
+        let flushed = self.sync_segments();
+        if flushed.is_err() {
+            self.flush_failed.store(true, Ordering::Release);
+        }
+        flushed
     }
 
     /// Makes all open segments durable (mode `async`, and at the end).

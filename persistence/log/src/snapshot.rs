@@ -2,17 +2,18 @@
 
 mod v1;
 
+use crate::directory::Directory;
+use crate::disk::Disk;
 use crate::error::OpenError;
-use crate::files::{damaged, failed, list, replace};
-use crate::sealed::{HEADER_BYTES, seal, unseal};
+use crate::files::{damaged, failed, replace};
+use crate::sealed::{HEADER_BYTES, Kind, seal, unseal};
 use rkyv::util::AlignedVec;
 use std::io;
 use std::path::{Path, PathBuf};
 use stockade_protocol::image::{CatalogImage, PartitionImage};
 use stockade_protocol::{Lsn, PartitionId};
 
-const MAGIC: &[u8; 8] = b"STKSNAP\0";
-const VERSION: u32 = 1;
+const KIND: Kind = Kind { magic: b"STKSNAP\0", version: 1 };
 
 /// A partition's state, of either kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,15 +52,24 @@ pub fn path(dir: &Path, partition: PartitionId, lsn: Lsn) -> PathBuf {
 ///
 /// # Errors
 /// The operating system refused.
-pub fn write(dir: &Path, partition: PartitionId, image: &Image) -> io::Result<()> {
-    let body = match image {
-        Image::Partition(image) => encode(&v1::PartitionV1::from(image)),
-        Image::Catalog(image) => encode(&v1::CatalogV1::from(image)),
-    }?;
-    replace(&path(dir, partition, image.lsn()), &seal(MAGIC, VERSION, &body))
+pub fn write(directory: &Directory, partition: PartitionId, image: &Image) -> io::Result<()> {
+    let path = path(&directory.snapshots(), partition, image.lsn());
+    replace(directory.disk(), &path, &encode(image, directory.id)?)
 }
 
-fn encode<T>(value: &T) -> io::Result<AlignedVec>
+/// The file's bytes.
+///
+/// # Errors
+/// The image is too large for its form.
+pub fn encode(image: &Image, directory: u64) -> io::Result<Vec<u8>> {
+    let body = match image {
+        Image::Partition(image) => body(&v1::PartitionV1::from(image)),
+        Image::Catalog(image) => body(&v1::CatalogV1::from(image)),
+    }?;
+    Ok(seal(KIND, directory, &body))
+}
+
+fn body<T>(value: &T) -> io::Result<AlignedVec>
 where
     T: for<'a> rkyv::Serialize<
             rkyv::api::high::HighSerializer<
@@ -76,13 +86,32 @@ where
 ///
 /// # Errors
 /// Missing, damaged, or not the state that its name says.
-pub fn read(dir: &Path, partition: PartitionId, lsn: Lsn) -> Result<Image, OpenError> {
-    let path = path(dir, partition, lsn);
-    let bytes = std::fs::read(&path).map_err(failed("read", &path))?;
-    let body = unseal(&path, MAGIC, VERSION, &bytes)?;
+pub fn read(directory: &Directory, partition: PartitionId, lsn: Lsn) -> Result<Image, OpenError> {
+    let path = path(&directory.snapshots(), partition, lsn);
+    let bytes = match directory.disk().read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(damaged(&path, 0, "the snapshot that the floor names is missing"));
+        }
+        read => read.map_err(failed("read", &path))?,
+    };
+    decode(&path, directory.id, partition, lsn, &bytes)
+}
+
+/// Reads the bytes of the snapshot of a partition at an LSN.
+///
+/// # Errors
+/// Damaged, or not the state that its name says.
+pub fn decode(
+    path: &Path,
+    directory: u64,
+    partition: PartitionId,
+    lsn: Lsn,
+    bytes: &[u8],
+) -> Result<Image, OpenError> {
+    let body = unseal(path, KIND, directory, bytes)?;
     let mut aligned = AlignedVec::<16>::with_capacity(body.len());
     aligned.extend_from_slice(body);
-    let bad = |what: &str| damaged(&path, HEADER_BYTES as u64, what);
+    let bad = |what: &str| damaged(path, HEADER_BYTES as u64, what);
     let image = if partition == PartitionId::CATALOG {
         let value = rkyv::from_bytes::<v1::CatalogV1, rkyv::rancor::Error>(&aligned);
         let value = value.map_err(|_| bad("the body is no catalog"))?;
@@ -97,15 +126,19 @@ pub fn read(dir: &Path, partition: PartitionId, lsn: Lsn) -> Result<Image, OpenE
 }
 
 /// Deletes snapshots that are not the one kept, by partition; left-overs do no harm.
-pub fn delete_others(dir: &Path, keep: impl Fn(PartitionId) -> Lsn) -> io::Result<()> {
-    for found in list(dir)? {
+pub fn delete_others(
+    disk: &dyn Disk,
+    dir: &Path,
+    keep: impl Fn(PartitionId) -> Lsn,
+) -> io::Result<()> {
+    for found in disk.list(dir)? {
         let name = found.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let parsed = name.strip_prefix('p').and_then(|rest| rest.strip_suffix(".snap"));
         let parsed = parsed.and_then(|rest| rest.split_once('-'));
         let parsed = parsed.and_then(|(p, l)| Some((p.parse().ok()?, l.parse().ok()?)));
         let Some((partition, lsn)) = parsed else { continue };
         if keep(PartitionId::new(partition)) != Lsn::new(lsn) {
-            std::fs::remove_file(&found)?;
+            disk.remove_file(&found)?;
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ use crate::archive::decode;
 use crate::directory::Directory;
 use crate::error::OpenError;
 use crate::recovery::{Recovery, read};
+use crate::storage::Storage;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -68,7 +69,7 @@ fn walk(
     report: &mut Report,
     see: &mut dyn FnMut(Entry) -> io::Result<()>,
 ) -> Result<(), OpenError> {
-    let directory = Directory::take_existing(dir)?;
+    let directory = Directory::take_existing(Storage::local(), dir)?;
     let config = Config::new(dir, 1, directory.partitions);
     let recovery = read(config, Arc::new(NoFold), directory)?;
     report.warnings = recovery.warnings().to_vec();

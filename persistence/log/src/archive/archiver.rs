@@ -1,16 +1,20 @@
-//! The archiver: a thread off the commit path that moves committed entries into sled, makes them
-//! durable, moves the floor, lets journal segments go, folds snapshots and trims.
+//! The archiver: off the commit path it moves committed entries into volumes, makes them durable,
+//! moves the floor, lets journal segments go, folds snapshots and trims.
 //!
-//! The order of one round is the invariant: put, sync sled's files, write the floor, and only then
-//! delete what the floor made superfluous.
+//! The order of one round is the invariant: put, sync, write the floor, and only then delete what
+//! the floor made superfluous. A step that fails does not keep the later ones from what they can
+//! do: on a full disk it is they who give space back.
 
 use crate::api::Fold;
+use crate::crash;
 use crate::error::OpenError;
-use crate::files::{disk_bytes, failed, replace};
+use crate::files::{failed, replace};
+use crate::floor::Floor;
+use crate::pressure::Reason;
 use crate::runs::{Run, tail};
 use crate::shared::{Shared, lock};
 use crate::snapshot::{self, Image};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,26 +27,31 @@ const ROUND: Duration = Duration::from_millis(200);
 const HOUSEKEEPING: Duration = Duration::from_secs(2);
 /// Bytes of a batch, unless one entry alone is larger.
 const BATCH_BYTES_MAX: usize = 128 << 10;
+/// Bytes of an entry, for what is not counted.
+const ENTRY_BYTES_ABOUT: u64 = 96;
 /// Snapshots at a stop are worth it from this many bytes on.
 const STOP_SNAPSHOT_BYTES: u64 = 256 << 10;
 
 /// What the archiver knows of cursors at a moment, for `keep_after_ack`.
 #[derive(Debug)]
-struct AckSample {
-    at: Instant,
-    acked: BTreeMap<PartitionId, Lsn>,
+pub(super) struct AckSample {
+    pub at: Duration,
+    pub acked: BTreeMap<PartitionId, Lsn>,
 }
 
-/// See the module.
+/// See the module. Times are since some moment before the first round.
 pub(crate) struct Archiver {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     fold: Arc<dyn Fold>,
     stop: Arc<AtomicBool>,
     /// Bytes archived since a partition's newest snapshot.
     since_snapshot: BTreeMap<PartitionId, u64>,
-    samples: VecDeque<AckSample>,
-    housekept: Instant,
-    fold_failed: bool,
+    pub(super) samples: VecDeque<AckSample>,
+    housekept: Duration,
+    /// Partitions whose snapshots cannot be made any more.
+    unfoldable: BTreeSet<PartitionId>,
+    /// Partitions that keep a volume from being trimmed, only because their snapshot is too old.
+    pub(super) blocking: BTreeSet<PartitionId>,
 }
 
 /// A running archiver.
@@ -69,14 +78,24 @@ impl Task {
 
 impl Archiver {
     pub fn new(shared: Arc<Shared>, fold: Arc<dyn Fold>) -> Self {
+        // What earlier runs archived behind a snapshot, by a guess of its size.
+        let floor = lock(&shared.floor);
+        let since = |p: PartitionId| {
+            let of = floor.of(p);
+            (p, of.archived.get().saturating_sub(of.snapshot.get()) * ENTRY_BYTES_ABOUT)
+        };
+        let since_snapshot = shared.partitions().map(since).filter(|(_, bytes)| *bytes > 0);
+        let since_snapshot = since_snapshot.collect();
+        drop(floor);
         Self {
             shared,
             fold,
             stop: Arc::default(),
-            since_snapshot: BTreeMap::new(),
+            since_snapshot,
             samples: VecDeque::new(),
-            housekept: Instant::now(),
-            fold_failed: false,
+            housekept: Duration::ZERO,
+            unfoldable: BTreeSet::new(),
+            blocking: BTreeSet::new(),
         }
     }
 
@@ -89,16 +108,16 @@ impl Archiver {
     }
 
     fn run(&mut self) -> Result<(), OpenError> {
+        let begun = Instant::now();
         let mut seen = 0;
         loop {
             let stopping = self.stop.load(Ordering::Acquire);
-            match self.round(stopping) {
+            match self.round(begun.elapsed(), stopping) {
                 Ok(()) => {}
                 Err(error) if stopping => return Err(error),
                 Err(error) => {
                     // The journal keeps everything; reserves are stopped until it works again.
                     tracing::error!(%error, "archiving failed; reserves are answered busy");
-                    self.shared.pressure.store(true, Ordering::Release);
                     std::thread::sleep(Duration::from_secs(1));
                 }
             }
@@ -113,57 +132,77 @@ impl Archiver {
         }
     }
 
-    fn round(&mut self, stopping: bool) -> Result<(), OpenError> {
-        self.write_consumers()?;
-        let moved = self.put_committed()?;
-        if moved {
-            self.make_durable()?;
+    /// Does what there is to do. The first error is given; the log is under pressure until a round
+    /// has none.
+    pub fn round(&mut self, now: Duration, stopping: bool) -> Result<(), OpenError> {
+        let mut steps = vec![self.write_consumers()];
+        steps.push(self.archive());
+        steps.push(self.let_segments_go());
+        steps.push(self.snapshots(stopping));
+        if now.saturating_sub(self.housekept) >= HOUSEKEEPING {
+            self.housekept = now;
+            steps.push(self.trim(now));
+            self.count_bytes();
         }
-        self.snapshots(stopping)?;
-        if self.housekept.elapsed() >= HOUSEKEEPING {
-            self.housekept = Instant::now();
-            self.trim()?;
-            let bytes = disk_bytes(&self.shared.directory.path);
-            self.shared.disk_bytes.store(bytes, Ordering::Relaxed);
-        }
-        self.let_segments_go()
+        let done = steps.into_iter().collect::<Result<(), _>>();
+        self.shared.pressure.set(Reason::ArchiverFails, done.is_err());
+        done
+    }
+
+    fn count_bytes(&self) {
+        let bytes = self.shared.directory.disk().bytes_below(&self.shared.directory.path);
+        self.shared.disk_bytes.store(bytes, Ordering::Relaxed);
+        let cap = self.shared.config.disk_bytes_max;
+        self.shared.pressure.set(Reason::DiskCap, cap > 0 && bytes > cap);
     }
 
     fn write_consumers(&self) -> Result<(), OpenError> {
-        let path = self.shared.directory.path.join("consumers");
+        let directory = &self.shared.directory;
+        let path = directory.consumers();
         let bytes = {
             let mut consumers = lock(&self.shared.consumers);
             if !consumers.take_changed() {
                 return Ok(());
             }
-            consumers.encode()
+            consumers.encode(directory.id)
         };
-        let written = replace(&path, &bytes);
+        let written = replace(directory.disk(), &path, &bytes);
         if written.is_err() {
             lock(&self.shared.consumers).set_changed();
         }
         written.map_err(failed("write", &path))
     }
 
-    /// Puts everything committed behind the last contiguous LSN of the archive; true if there was
-    /// something.
-    fn put_committed(&mut self) -> Result<bool, OpenError> {
-        let mut moved = false;
+    /// Moves everything committed behind the last contiguous LSN of the archive into it, and makes
+    /// it durable.
+    fn archive(&mut self) -> Result<(), OpenError> {
+        let put = self.put_committed();
+        crash::point("in_archive");
+        // What was put before something failed counts all the same.
+        if lock(&self.shared.archive).is_dirty() {
+            self.make_durable()?;
+        }
+        put
+    }
+
+    fn put_committed(&mut self) -> Result<(), OpenError> {
         for partition in self.shared.partitions() {
             let until = self.shared.committed_lsn(partition);
             let mut next = self.archive_last(partition).next();
             while next <= until {
                 let Some(batch) = self.gather(partition, next, until) else { break };
                 next = batch.last.next();
+                let floor = lock(&self.shared.floor).clone();
+                lock(&self.shared.archive).put(
+                    &self.shared.directory,
+                    &floor,
+                    self.shared.config.volume_bytes,
+                    (partition, &batch),
+                )?;
                 *self.since_snapshot.entry(partition).or_default() += batch.bytes.len() as u64;
-                let dir = self.shared.directory.archive();
-                let mut archive = lock(&self.shared.archive);
-                let volume = archive.current(&dir, self.shared.config.volume_bytes)?;
-                volume.put(partition, &batch)?;
-                moved = true;
             }
         }
-        Ok(moved)
+        Ok(())
     }
 
     fn archive_last(&self, partition: PartitionId) -> Lsn {
@@ -197,20 +236,10 @@ impl Archiver {
         batch
     }
 
-    /// Syncs sled's files and moves the floor; then the tail may forget.
+    /// Syncs what was put and moves the floor; then the tail may forget.
     fn make_durable(&self) -> Result<(), OpenError> {
-        {
-            let archive = lock(&self.shared.archive);
-            if let Some(volume) = archive.volumes.last() {
-                let synced = volume.sync();
-                synced.map_err(failed("sync", &volume.path))?;
-            }
-            // A volume that was full before the newest was made was synced in the round that filled
-            // it only if that round ended; the one before the newest is synced again.
-            if let Some(volume) = archive.volumes.iter().rev().nth(1) {
-                volume.sync().map_err(failed("sync", &volume.path))?;
-            }
-        }
+        let floor = lock(&self.shared.floor).clone();
+        lock(&self.shared.archive).sync(&floor)?;
         let lasts: Vec<(PartitionId, Lsn)> =
             self.shared.partitions().map(|p| (p, self.archive_last(p))).collect();
         self.change_floor(|floor| {
@@ -226,67 +255,87 @@ impl Archiver {
         Ok(())
     }
 
-    fn change_floor(&self, change: impl FnOnce(&mut crate::floor::Floor)) -> Result<(), OpenError> {
-        let path = self.shared.directory.path.join("floor");
+    pub(super) fn change_floor(&self, change: impl FnOnce(&mut Floor)) -> Result<(), OpenError> {
+        let directory = &self.shared.directory;
+        let path = directory.floor();
         let mut floor = lock(&self.shared.floor).clone();
         change(&mut floor);
-        floor.write(&path).map_err(failed("write", &path))?;
+        let written = floor.write(directory.disk(), &path, directory.id);
+        written.map_err(failed("write", &path))?;
         *lock(&self.shared.floor) = floor;
         Ok(())
     }
 
-    /// Folds a new snapshot of the partition that needs it most; at a stop, of every one worth it.
+    /// Folds a new snapshot: of a partition that keeps a volume from being trimmed, else of the one
+    /// that needs it most; at a stop, of every one worth it.
     fn snapshots(&mut self, stopping: bool) -> Result<(), OpenError> {
         let worth = if stopping { STOP_SNAPSHOT_BYTES } else { self.shared.config.snapshot_bytes };
-        while !self.fold_failed {
+        loop {
             let most = self.since_snapshot.iter().max_by_key(|(_, bytes)| **bytes);
-            let Some((partition, bytes)) = most.map(|(p, b)| (*p, *b)) else { return Ok(()) };
-            if bytes < worth {
-                return Ok(());
-            }
+            let most = most.filter(|(_, bytes)| **bytes >= worth).map(|(partition, _)| *partition);
+            let Some(partition) = self.blocking.first().copied().or(most) else { return Ok(()) };
             self.snapshot(partition)?;
+            self.blocking.remove(&partition);
             self.since_snapshot.remove(&partition);
             if !stopping {
                 return Ok(());
             }
         }
-        Ok(())
     }
 
     fn snapshot(&mut self, partition: PartitionId) -> Result<(), OpenError> {
-        let dir = self.shared.directory.snapshots();
+        if self.unfoldable.contains(&partition) {
+            return Ok(());
+        }
+        let directory = &self.shared.directory;
+        let dir = directory.snapshots();
         let floor = lock(&self.shared.floor).of(partition);
         let image = match floor.snapshot {
-            Lsn::NONE => Image::empty(partition),
-            lsn => snapshot::read(&dir, partition, lsn)?,
+            Lsn::NONE => Ok(Image::empty(partition)),
+            lsn => snapshot::read(directory, partition, lsn),
         };
-        let Some(image) = self.fold(partition, image, floor.archived)? else { return Ok(()) };
-        snapshot::write(&dir, partition, &image).map_err(failed("write", &dir))?;
+        let image = match image {
+            Ok(image) => self.fold(partition, image, floor.archived)?,
+            Err(error @ OpenError::Io { .. }) => return Err(error),
+            Err(error) => Err(error.to_string()),
+        };
+        let image = match image {
+            Ok(image) => image,
+            Err(why) => {
+                // Nothing is lost: the entries stay, and replay is longer.
+                tracing::error!(partition_id = partition.get(), why, "no more snapshots");
+                self.unfoldable.insert(partition);
+                return Ok(());
+            }
+        };
+        snapshot::write(directory, partition, &image).map_err(failed("write", &dir))?;
+        crash::point("in_snapshot");
         let lsn = image.lsn();
         self.change_floor(|floor| {
             floor.partitions.entry(partition).or_default().snapshot = lsn;
         })?;
         let floor = lock(&self.shared.floor).clone();
-        snapshot::delete_others(&dir, |partition| floor.of(partition).snapshot)
-            .map_err(failed("clean", &dir))
+        let kept = |partition| floor.of(partition).snapshot;
+        snapshot::delete_others(directory.disk(), &dir, kept).map_err(failed("clean", &dir))
     }
 
-    /// The image after all archived entries, folded batch by batch; `None` if the rules do not
+    /// The image after all entries up to `until`, folded batch by batch; or why the rules do not
     /// follow.
     fn fold(
-        &mut self,
+        &self,
         partition: PartitionId,
         mut image: Image,
         until: Lsn,
-    ) -> Result<Option<Image>, OpenError> {
+    ) -> Result<Result<Image, String>, OpenError> {
         while image.lsn() < until {
             let next = image.lsn().next();
             let found = lock(&self.shared.archive).find(partition, next)?;
-            let Some(run) = found else { return Ok(None) };
-            let entries = decode(&run, next).map_err(|what| OpenError::Archive {
-                path: self.shared.directory.archive(),
-                what,
-            })?;
+            let Some(run) = found else { return Ok(Err(format!("lsn {next} is not archived"))) };
+            let mut entries = match decode(&run, next) {
+                Ok(entries) => entries,
+                Err(why) => return Ok(Err(why)),
+            };
+            entries.retain(|entry| entry.lsn <= until);
             let folded = match image {
                 Image::Partition(image) => {
                     self.fold.partition(partition, image, &entries).map(Image::Partition)
@@ -294,97 +343,17 @@ impl Archiver {
                 Image::Catalog(image) => self.fold.catalog(image, &entries).map(Image::Catalog),
             };
             match folded {
-                Ok(folded) if folded.lsn() == run.last => image = folded,
-                other => {
-                    self.fold_failed = true;
-                    let why = other.err().unwrap_or_else(|| "the fold lost its place".into());
-                    tracing::error!(partition_id = partition.get(), why, "no more snapshots");
-                    return Ok(None);
-                }
+                Ok(folded) if folded.lsn() == run.last.min(until) => image = folded,
+                Ok(_) => return Ok(Err("the fold lost its place".into())),
+                Err(why) => return Ok(Err(why)),
             }
         }
-        Ok(Some(image))
-    }
-
-    /// Deletes volumes whose entries nobody needs: below the newest snapshot, and below what every
-    /// consumer acknowledged `keep_after_ack` ago.
-    fn trim(&mut self) -> Result<(), OpenError> {
-        let Some(acked) = self.acked_long_ago() else { return Ok(()) };
-        let floor = lock(&self.shared.floor).clone();
-        let needed = |partition: PartitionId| {
-            let acked = acked.get(&partition).copied().unwrap_or_default();
-            floor.of(partition).snapshot.min(acked)
-        };
-        let (mut gone, mut kept_from) = (Vec::new(), BTreeMap::new());
-        {
-            let archive = lock(&self.shared.archive);
-            let count = archive.volumes.len();
-            for volume in archive.volumes.iter().take(count.saturating_sub(1)) {
-                if !volume.spans.iter().all(|(p, (_, last))| *last <= needed(*p)) {
-                    break;
-                }
-                gone.push((volume.number, volume.path.clone()));
-                kept_from.extend(volume.spans.iter().map(|(p, (_, last))| (*p, last.next())));
-            }
-        }
-        let Some((last_number, _)) = gone.last() else { return Ok(()) };
-        let volume_first = last_number + 1;
-        self.change_floor(|floor| {
-            floor.volume_first = volume_first;
-            for (partition, first) in &kept_from {
-                let of = floor.partitions.entry(*partition).or_default();
-                of.first_kept = *first;
-                of.acked = acked.get(partition).copied().unwrap_or_default();
-            }
-        })?;
-        lock(&self.shared.archive).volumes.retain(|volume| volume.number >= volume_first);
-        for (_, path) in gone {
-            std::fs::remove_dir_all(&path).map_err(failed("delete", &path))?;
-        }
-        Ok(())
-    }
-
-    /// Cursors as they were at least `keep_after_ack` ago; `None` without consumers or too early.
-    fn acked_long_ago(&mut self) -> Option<BTreeMap<PartitionId, Lsn>> {
-        let keep = self.shared.config.keep_after_ack;
-        let now = Instant::now();
-        let acked: Option<BTreeMap<_, _>> = {
-            let consumers = lock(&self.shared.consumers);
-            self.shared.partitions().map(|p| Some((p, consumers.acked_by_all(p)?))).collect()
-        };
-        let Some(acked) = acked else {
-            self.samples.clear();
-            return None;
-        };
-        // A consumer that joined since may be behind every sample.
-        for sample in &mut self.samples {
-            for (partition, lsn) in &mut sample.acked {
-                *lsn = (*lsn).min(acked.get(partition).copied().unwrap_or_default());
-            }
-        }
-        if self.samples.back().is_none_or(|sample| now - sample.at >= keep / 16) {
-            self.samples.push_back(AckSample { at: now, acked });
-        }
-        let mut found = None;
-        while self.samples.front().is_some_and(|sample| now - sample.at >= keep) {
-            found = self.samples.pop_front().map(|sample| sample.acked);
-        }
-        found
+        Ok(Ok(image))
     }
 
     fn let_segments_go(&self) -> Result<(), OpenError> {
-        let floor = lock(&self.shared.floor).clone();
         let journal = self.shared.directory.journal();
-        let left = self
-            .shared
-            .delete_archived_segments(|partition| floor.of(partition).archived)
-            .map_err(failed("delete", &journal))?;
-        let config = &self.shared.config;
-        let cap = config.disk_bytes_max;
-        let full = cap > 0 && self.shared.disk_bytes.load(Ordering::Relaxed) > cap;
-        let behind = left > config.segments_unarchived_max as usize;
-        self.shared.pressure.store(full || behind, Ordering::Release);
-        Ok(())
+        self.shared.delete_archived_segments().map_err(failed("delete", &journal))
     }
 }
 

@@ -28,53 +28,85 @@ pub struct SegmentId {
     pub number: u64,
 }
 
+/// What a segment's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentHeader {
+    /// All zero, or shorter than a header and zero: a segment that was being made.
+    Unmade,
+    /// Who wrote it, in which data directory.
+    Made(SegmentId, u64),
+    /// Of a version that is not known.
+    Version(u32),
+}
+
+/// The checksum that every frame header of a directory begins with: bytes that a client brought
+/// into a body are never taken for a frame, and no frame of another directory is.
+pub fn salt(directory: u64) -> u32 {
+    crc32c::crc32c(&directory.to_le_bytes())
+}
+
 impl SegmentId {
     /// The file's name: sorts by epoch, shard, number.
     pub fn file_name(self) -> String {
         format!("e{:010}-s{:04}-{:010}.seg", self.epoch, self.shard, self.number)
     }
 
+    /// The id in a file's name.
+    pub fn from_file_name(name: &str) -> Option<Self> {
+        let rest = name.strip_prefix('e')?.strip_suffix(".seg")?;
+        let (epoch, rest) = rest.split_once("-s")?;
+        let (shard, number) = rest.split_once('-')?;
+        let (epoch, shard) = (epoch.parse().ok()?, shard.parse().ok()?);
+        let id = Self { epoch, shard, number: number.parse().ok()? };
+        (id.file_name() == name).then_some(id)
+    }
+
     /// The segment's first bytes.
-    pub fn header(self) -> Vec<u8> {
+    pub fn header(self, directory: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(SEGMENT_HEADER_BYTES as usize);
         out.extend_from_slice(SEGMENT_MAGIC);
         out.put_u32(VERSION);
         out.put_u32(u32::from(self.shard));
         out.put_u64(self.epoch);
         out.put_u64(self.number);
+        out.put_u64(directory);
         let crc = crc32c::crc32c(&out);
         out.put_u32(crc);
         out.resize(SEGMENT_HEADER_BYTES as usize, 0);
         out
     }
 
-    /// Reads the segment's first bytes. `Ok(None)`: all zero, a segment that was being made.
-    pub fn parse(bytes: &[u8]) -> Result<Option<Self>, &'static str> {
+    /// Reads the segment's first bytes.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn parse(bytes: &[u8]) -> Result<SegmentHeader, &'static str> {
         let Some(head) = bytes.get(..SEGMENT_HEADER_BYTES as usize) else {
-            return if bytes.iter().all(|byte| *byte == 0) { Ok(None) } else { Err("too short") };
+            let zero = bytes.iter().all(|byte| *byte == 0);
+            return if zero { Ok(SegmentHeader::Unmade) } else { Err("too short") };
         };
         if head.iter().all(|byte| *byte == 0) {
-            return Ok(None);
+            return Ok(SegmentHeader::Unmade);
         }
         if &head[..8] != SEGMENT_MAGIC {
             return Err("the magic is wrong");
         }
-        if head[36..].iter().any(|byte| *byte != 0) {
+        if head[44..].iter().any(|byte| *byte != 0) {
             return Err("reserved bytes are not zero");
         }
         let mut r = Reader::new(&head[8..]);
-        let fields = (r.u32(), r.u32(), r.u64(), r.u64(), r.u32());
-        let (Ok(version), Ok(shard), Ok(epoch), Ok(number), Ok(crc)) = fields else {
+        let fields = (r.u32(), r.u32(), r.u64(), r.u64(), r.u64(), r.u32());
+        let (Ok(version), Ok(shard), Ok(epoch), Ok(number), Ok(directory), Ok(crc)) = fields else {
             return Err("too short");
         };
-        if crc != crc32c::crc32c(&head[..32]) {
+        if crc != crc32c::crc32c(&head[..40]) {
             return Err("the checksum of the segment's header is wrong");
         }
         if version != VERSION {
-            return Err("the version is not known");
+            return Ok(SegmentHeader::Version(version));
         }
         let shard = u16::try_from(shard).map_err(|_| "the shard is out of range")?;
-        Ok(Some(Self { epoch, shard, number }))
+        Ok(SegmentHeader::Made(Self { epoch, shard, number }, directory))
     }
 }
 
@@ -101,7 +133,7 @@ pub struct FrameHeader {
 
 impl FrameHeader {
     /// Appends the header's bytes; gives its checksum, the next frame's `previous`.
-    pub fn encode(&self, out: &mut Vec<u8>) -> u32 {
+    pub fn encode(&self, salt: u32, out: &mut Vec<u8>) -> u32 {
         let start = out.len();
         out.put_u32(FRAME_MAGIC);
         out.put_u16(VERSION as u16);
@@ -113,14 +145,14 @@ impl FrameHeader {
         out.put_u32(end | if self.deferred { DEFERRED_FLAG } else { 0 });
         out.put_u32(self.previous);
         out.put_u32(self.body_crc);
-        let crc = crc32c::crc32c(&out[start..]);
+        let crc = crc32c::crc32c_append(salt, &out[start..]);
         out.put_u32(crc);
         out.put_u32(0);
         crc
     }
 
     /// Reads the header at the front of `bytes` and its checksum; `None` if it is none.
-    pub fn parse(bytes: &[u8]) -> Option<(Self, u32)> {
+    pub fn parse(salt: u32, bytes: &[u8]) -> Option<(Self, u32)> {
         let head = bytes.get(..FRAME_HEADER_BYTES)?;
         let mut r = Reader::new(head);
         let (magic, version, shard) = (r.u32().ok()?, r.u16().ok()?, r.u16().ok()?);
@@ -130,7 +162,7 @@ impl FrameHeader {
         let (crc, zero) = (r.u32().ok()?, r.u32().ok()?);
         let sound = magic == FRAME_MAGIC
             && u32::from(version) == VERSION
-            && crc == crc32c::crc32c(&head[..40])
+            && crc == crc32c::crc32c_append(salt, &head[..40])
             && flags & !(END_FLAG | DEFERRED_FLAG) == 0
             && body_len as usize <= BODY_BYTES_MAX
             && zero == 0;

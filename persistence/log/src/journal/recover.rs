@@ -4,20 +4,25 @@
 //! A bad frame with nothing valid behind it was being written when the engine died: it was never
 //! acknowledged (one frame in flight). A bad frame with a valid one of a later counter behind it is
 //! damage (but for frames of mode `async`, whose order on disk nobody promised).
+//!
+//! Only segments of the floor's epoch are read: a start archives everything before it raises the
+//! epoch, so older ones are left-overs, and newer ones belong to another floor.
 
-use super::frame::{FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentId};
+use super::frame::{
+    FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentId, salt,
+};
+use crate::directory::Directory;
 use crate::error::OpenError;
-use crate::files::{damaged, failed, list};
+use crate::files::{damaged, failed};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What was found.
 #[derive(Debug, Default)]
 pub struct Journals {
-    /// Bodies of frames with the file and place of each, by (epoch, shard), in the order of commit.
-    pub frames: BTreeMap<(u64, u16), Vec<Frame>>,
-    /// Every segment file, to be deleted once the archive has everything.
+    /// Bodies of frames with the file and place of each, by shard, in the order of commit.
+    pub frames: BTreeMap<u16, Vec<Frame>>,
+    /// Every segment file, to be deleted once the archive has everything; oldest first.
     pub files: Vec<PathBuf>,
     /// Plain sentences for the operator.
     pub warnings: Vec<String>,
@@ -34,7 +39,8 @@ pub struct Frame {
     pub offset: u64,
 }
 
-/// The chain so far, within one epoch and shard.
+/// The chain of one shard so far.
+#[derive(Default)]
 struct Chain {
     frames: Vec<Frame>,
     counter: u64,
@@ -42,49 +48,43 @@ struct Chain {
     /// A place where the chain stopped; anything valid behind it is damage.
     stopped: Option<(PathBuf, u64)>,
     ended: bool,
-    segment: u64,
+    /// The number of the segment read last.
+    segment: Option<u64>,
 }
 
 /// Reads all segments of a directory.
 ///
 /// # Errors
 /// Damage, or the operating system refused.
-pub fn read(dir: &Path) -> Result<Journals, OpenError> {
-    let mut journals = Journals::default();
-    let mut segments = Vec::new();
-    for path in list(dir).map_err(failed("list", dir))? {
+pub fn read(directory: &Directory, epoch: u64) -> Result<Journals, OpenError> {
+    let (dir, disk) = (directory.journal(), directory.disk());
+    let mut found = Vec::new();
+    for path in disk.list(&dir).map_err(failed("list", &dir))? {
         if path.extension().is_none_or(|extension| extension != "seg") {
             continue;
         }
-        let bytes = fs::read(&path).map_err(failed("read", &path))?;
-        journals.files.push(path.clone());
-        let named = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
-        match SegmentId::parse(&bytes).map_err(|what| damaged(&path, 0, what))? {
-            None => journals.warnings.push(format!("{} was being made", path.display())),
-            Some(id) if named.as_deref() != Some(&id.file_name()) => {
-                return Err(damaged(&path, 0, "the segment's header names another file"));
-            }
-            Some(id) => segments.push((id, path, bytes)),
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(id) = SegmentId::from_file_name(name) else {
+            return Err(foreign(&path, "no journal segment has such a name"));
+        };
+        if id.epoch > epoch {
+            let what = format!("it is of epoch {}, and the floor of epoch {epoch}", id.epoch);
+            return Err(foreign(&path, what));
+        }
+        found.push((id, path));
+    }
+    found.sort();
+    let mut chains = BTreeMap::<u16, Chain>::new();
+    for (id, path) in found.iter().filter(|(id, _)| id.epoch == epoch) {
+        let bytes = disk.read(path).map_err(failed("read", path))?;
+        let reading = Reading { id: *id, path, bytes: &bytes, salt: salt(directory.id) };
+        if reading.is_made(directory.id)? {
+            reading.follow(chains.entry(id.shard).or_default())?;
         }
     }
-    segments.sort_by_key(|(id, ..)| *id);
-    let mut chains = BTreeMap::<(u64, u16), Chain>::new();
-    for (id, path, bytes) in segments {
-        let chain = chains.entry((id.epoch, id.shard)).or_insert_with(|| Chain {
-            frames: Vec::new(),
-            counter: 0,
-            previous: 0,
-            stopped: None,
-            ended: false,
-            segment: id.number - 1,
-        });
-        if id.number != chain.segment + 1 && !bytes_unused(&bytes) {
-            return Err(damaged(&path, 0, "the segment before it is missing"));
-        }
-        chain.segment = id.number;
-        read_segment(chain, id, &path, &bytes)?;
-    }
-    for ((epoch, shard), chain) in chains {
+    let mut journals = Journals::default();
+    journals.files.extend(found.into_iter().map(|(_, path)| path));
+    for (shard, chain) in chains {
         if let Some((path, offset)) = chain.stopped.filter(|_| !chain.ended) {
             let end =
                 if chain.frames.is_empty() { "the beginning" } else { "the last whole frame" };
@@ -94,91 +94,139 @@ pub fn read(dir: &Path) -> Result<Journals, OpenError> {
                 path.display()
             ));
         }
-        journals.frames.insert((epoch, shard), chain.frames);
+        journals.frames.insert(shard, chain.frames);
     }
     Ok(journals)
 }
 
-fn bytes_unused(bytes: &[u8]) -> bool {
-    bytes[SEGMENT_HEADER_BYTES as usize..].iter().all(|byte| *byte == 0)
+fn foreign(path: &Path, what: impl Into<String>) -> OpenError {
+    OpenError::Foreign { file: path.into(), what: what.into() }
 }
 
-fn read_segment(
-    chain: &mut Chain,
+/// One segment that is being read.
+struct Reading<'a> {
     id: SegmentId,
-    path: &Path,
-    bytes: &[u8],
-) -> Result<(), OpenError> {
-    let mut at = SEGMENT_HEADER_BYTES as usize;
-    let first_of_chain = chain.counter == 0 && chain.frames.is_empty();
-    let mut first = true;
-    while chain.stopped.is_none() {
-        let rest = bytes.get(at..).unwrap_or(&[]);
-        let Some((header, crc)) = FrameHeader::parse(rest) else { break };
-        let Some(body) = rest
-            .get(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + header.body_len as usize)
-            .filter(|body| crc32c::crc32c(body) == header.body_crc)
-        else {
-            break;
+    path: &'a Path,
+    bytes: &'a [u8],
+    salt: u32,
+}
+
+impl Reading<'_> {
+    /// Whether it was ever used: one that was being made is no segment yet.
+    fn is_made(&self, directory: u64) -> Result<bool, OpenError> {
+        let header = SegmentId::parse(self.bytes).map_err(|what| damaged(self.path, 0, what))?;
+        match header {
+            SegmentHeader::Unmade if self.bytes.iter().all(|byte| *byte == 0) => Ok(false),
+            SegmentHeader::Unmade => {
+                Err(damaged(self.path, 0, "the segment's header is gone, its frames are not"))
+            }
+            SegmentHeader::Version(found) => {
+                let (file, known) = (self.path.into(), super::frame::VERSION);
+                Err(OpenError::Version { file, found, known })
+            }
+            SegmentHeader::Made(_, found) if found != directory => {
+                Err(foreign(self.path, "it was written in another data directory"))
+            }
+            SegmentHeader::Made(id, _) if id != self.id => {
+                let what = format!("its header says that it is {}", id.file_name());
+                Err(foreign(self.path, what))
+            }
+            SegmentHeader::Made(..) => Ok(true),
+        }
+    }
+
+    fn is_unused(&self) -> bool {
+        self.bytes[SEGMENT_HEADER_BYTES as usize..].iter().all(|byte| *byte == 0)
+    }
+
+    /// The segments of a shard are numbered from 1 on without a hole, but that the oldest may be
+    /// archived and deleted; then the newest one with frames is still there.
+    fn follow(&self, chain: &mut Chain) -> Result<(), OpenError> {
+        let missing = match chain.segment {
+            Some(before) => self.id.number != before + 1,
+            None => self.id.number > 1 && self.is_unused(),
         };
-        if (header.epoch, header.shard) != (id.epoch, id.shard) {
-            return Err(damaged(path, at as u64, "a frame of another journal"));
+        if missing {
+            let before = SegmentId { number: self.id.number - 1, ..self.id };
+            let what = format!("the segment before it, {}, is missing", before.file_name());
+            return Err(damaged(self.path, 0, what));
         }
-        // Segments before this one may be gone: what they held is in the archive.
-        let joins = (first && first_of_chain)
-            || (header.counter == chain.counter + 1 && header.previous == chain.previous);
-        if !joins {
-            return Err(damaged(path, at as u64, "a frame does not follow the one before it"));
-        }
-        if chain.ended {
-            return Err(damaged(path, at as u64, "a frame behind the end of a clean stop"));
-        }
-        first = false;
-        chain.counter = header.counter;
-        chain.previous = crc;
-        chain.ended = header.end;
-        if !header.end {
-            let (body, file) = (body.to_vec(), path.to_path_buf());
-            chain.frames.push(Frame { body, file, offset: at as u64 });
-        }
-        at += header.frame_bytes() as usize;
+        let first_of_chain = chain.segment.is_none();
+        chain.segment = Some(self.id.number);
+        self.read_frames(chain, first_of_chain)
     }
-    let rest = bytes.get(at..).unwrap_or(&[]);
-    if rest.iter().all(|byte| *byte == 0) {
-        return Ok(());
-    }
-    refuse_if_valid_behind(chain, id, path, at, rest)?;
-    if chain.stopped.is_none() {
-        chain.stopped = Some((path.into(), at as u64));
-    }
-    Ok(())
-}
 
-/// A valid frame behind the place where the chain stopped means that the place is damaged, not
-/// torn.
-fn refuse_if_valid_behind(
-    chain: &Chain,
-    id: SegmentId,
-    path: &Path,
-    at: usize,
-    rest: &[u8],
-) -> Result<(), OpenError> {
-    let (file, offset) = chain.stopped.clone().unwrap_or((path.into(), at as u64));
-    if chain.ended {
-        return Err(damaged(path, at as u64, "bytes behind the end of a clean stop"));
-    }
-    let mut step = if chain.stopped.is_some() { 0 } else { 8 };
-    while step + FRAME_HEADER_BYTES <= rest.len() {
-        if let Some((header, _)) = FrameHeader::parse(&rest[step..])
-            && header.epoch == id.epoch
-            && header.shard == id.shard
-            && header.counter > chain.counter
-            && !header.deferred
-        {
-            let what = format!("a frame is bad, and frame {} behind it is whole", header.counter);
-            return Err(damaged(&file, offset, what));
+    fn read_frames(&self, chain: &mut Chain, mut any_start: bool) -> Result<(), OpenError> {
+        let mut at = SEGMENT_HEADER_BYTES as usize;
+        // The first segment of a run begins with frame 1; before a later one may be others that are
+        // archived and deleted.
+        any_start &= self.id.number > 1;
+        while chain.stopped.is_none() {
+            let Some((header, crc, body)) = self.frame(at) else { break };
+            if (header.epoch, header.shard) != (self.id.epoch, self.id.shard) {
+                return Err(damaged(self.path, at as u64, "a frame of another journal"));
+            }
+            let joins = any_start
+                || (header.counter == chain.counter + 1 && header.previous == chain.previous);
+            if !joins {
+                let what = "a frame does not follow the one before it";
+                return Err(damaged(self.path, at as u64, what));
+            }
+            if chain.ended {
+                let what = "a frame behind the end of a clean stop";
+                return Err(damaged(self.path, at as u64, what));
+            }
+            any_start = false;
+            chain.counter = header.counter;
+            chain.previous = crc;
+            chain.ended = header.end;
+            if !header.end {
+                let (body, file) = (body.to_vec(), self.path.to_path_buf());
+                chain.frames.push(Frame { body, file, offset: at as u64 });
+            }
+            at += header.frame_bytes() as usize;
         }
-        step += 8;
+        let rest = self.bytes.get(at..).unwrap_or(&[]);
+        if rest.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        self.refuse_if_valid_behind(chain, at)?;
+        if chain.stopped.is_none() {
+            chain.stopped = Some((self.path.into(), at as u64));
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// The whole frame at an offset.
+    fn frame(&self, at: usize) -> Option<(FrameHeader, u32, &[u8])> {
+        let rest = self.bytes.get(at..)?;
+        let (header, crc) = FrameHeader::parse(self.salt, rest)?;
+        let body = rest.get(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + header.body_len as usize)?;
+        (crc32c::crc32c(body) == header.body_crc).then_some((header, crc, body))
+    }
+
+    /// A valid frame behind the place where the chain stopped means that the place is damaged, not
+    /// torn.
+    fn refuse_if_valid_behind(&self, chain: &Chain, at: usize) -> Result<(), OpenError> {
+        if chain.ended {
+            let what = "bytes behind the end of a clean stop";
+            return Err(damaged(self.path, at as u64, what));
+        }
+        let (file, offset) = chain.stopped.clone().unwrap_or((self.path.into(), at as u64));
+        let mut probe = if chain.stopped.is_some() { at } else { at + 8 };
+        while probe + FRAME_HEADER_BYTES <= self.bytes.len() {
+            if let Some((header, ..)) = self.frame(probe)
+                && header.epoch == self.id.epoch
+                && header.shard == self.id.shard
+                && header.counter > chain.counter
+                && !header.deferred
+            {
+                let what =
+                    format!("a frame is bad, and frame {} behind it is whole", header.counter);
+                return Err(damaged(&file, offset, what));
+            }
+            probe += 8;
+        }
+        Ok(())
+    }
 }

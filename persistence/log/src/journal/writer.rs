@@ -3,16 +3,21 @@
 //! One frame is in flight at a time. After a failed write or sync the journal is poisoned: nothing
 //! later can be committed, because what was acknowledged behind a hole would be lost.
 
-use super::frame::{BODY_BYTES_MAX, FrameHeader, SEGMENT_HEADER_BYTES, SegmentId, padded};
+use super::ahead::Ahead;
+use super::frame::{BODY_BYTES_MAX, FrameHeader, SEGMENT_HEADER_BYTES, SegmentId, padded, salt};
 use super::segment::Segment;
 use crate::api::Durability;
+use crate::crash;
 use crate::error::CommitError;
+use crate::runs::{Run, by_partition};
 use crate::shared::Shared;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::thread::JoinHandle;
+use stockade_protocol::PartitionId;
 
 /// One shard's commit journal; owned by its commit thread.
 #[derive(Debug)]
@@ -23,37 +28,38 @@ pub struct Journal {
     at: u64,
     counter: u64,
     previous: u32,
-    /// Segments made ahead; `None` where that failed.
-    ready: Receiver<Option<Segment>>,
-    /// Asks for the segment of this number.
-    wanted: SyncSender<u64>,
+    salt: u32,
+    ahead: Arc<Ahead>,
+    /// Makes segments ahead.
+    maker: Option<JoinHandle<()>>,
     frame: Vec<u8>,
     poisoned: bool,
 }
 
 impl Journal {
     /// A journal that begins on an empty segment, the first of its run.
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        segment: Segment,
-        ready: Receiver<Option<Segment>>,
-        wanted: SyncSender<u64>,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, segment: Segment, ahead: Arc<Ahead>) -> Self {
         let segment = Arc::new(segment);
         shared.segment_opened(&segment);
         let journal = Self {
-            shared,
             at: SEGMENT_HEADER_BYTES,
             counter: 0,
             previous: 0,
-            ready,
-            wanted,
+            salt: salt(shared.directory.id),
+            ahead,
+            maker: None,
             frame: Vec::new(),
             poisoned: false,
+            shared,
             segment,
         };
-        let _ = journal.wanted.try_send(journal.segment.id.number + 1);
+        journal.ahead.want(journal.segment.id.number + 1);
         journal
+    }
+
+    /// The thread that makes its segments; it ends with the journal.
+    pub(crate) fn set_maker(&mut self, maker: JoinHandle<()>) {
+        self.maker = Some(maker);
     }
 
     /// Appends one batch (encoded entries) as one frame and makes it as durable as the mode says.
@@ -61,13 +67,29 @@ impl Journal {
     ///
     /// # Errors
     /// The write or flush failed; every further call fails too.
+    ///
+    /// # Panics
+    /// The batch is no run of entries that follow: a bug of the caller, which must reach neither
+    /// disk nor readers.
     pub fn commit(&mut self, batch: &[u8]) -> Result<(), CommitError> {
         if batch.is_empty() {
             return Ok(());
         }
+        let runs = self.checked(batch);
+        crash::point("before_write");
         self.append(batch, false)?;
-        self.shared.committed(&self.segment, batch);
+        self.shared.committed(&self.segment, runs);
         Ok(())
+    }
+
+    /// The batch by partition.
+    fn checked(&self, batch: &[u8]) -> BTreeMap<PartitionId, Run> {
+        let runs = by_partition(batch).expect("the engine encodes whole entries in order");
+        for (partition, run) in &runs {
+            let committed = self.shared.committed_lsn(*partition);
+            assert_eq!(committed.next(), run.first, "partition {partition}: lsns follow");
+        }
+        runs
     }
 
     /// Writes the end frame of a clean stop.
@@ -100,14 +122,16 @@ impl Journal {
             self.roll(header.frame_bytes()).map_err(|source| self.poison("make", source))?;
         }
         self.frame.clear();
-        let chain = header.encode(&mut self.frame);
+        let chain = header.encode(self.salt, &mut self.frame);
         self.frame.extend_from_slice(body);
         self.frame.resize(padded(self.frame.len() as u64) as usize, 0);
         let written = self.segment.write(&self.frame, self.at);
         written.map_err(|source| self.poison("write", source))?;
+        crash::point("after_write");
         if self.shared.config.durability == Durability::Group {
             self.segment.sync().map_err(|source| self.poison("sync", source))?;
         }
+        crash::point("after_sync");
         self.at += header.frame_bytes();
         self.counter = header.counter;
         self.previous = chain;
@@ -120,23 +144,23 @@ impl Journal {
         self.segment.sync()?;
         let number = self.segment.id.number + 1;
         let size = self.shared.config.segment_bytes.max(SEGMENT_HEADER_BYTES + frame_bytes);
-        let ahead = self.ready.recv().ok().flatten().filter(|next| next.size >= size);
-        let next = match ahead {
+        let next = match self.ahead.take().filter(|next| next.size >= size) {
             Some(next) => next,
             None => {
                 let id = SegmentId { number, ..self.segment.id };
-                let path = self.shared.directory.journal().join(id.file_name());
-                match std::fs::remove_file(&path) {
+                let directory = &self.shared.directory;
+                match directory.disk().remove_file(&directory.journal().join(id.file_name())) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                     _ => {}
                 }
-                Segment::create(&self.shared.directory.journal(), id, size)?
+                Segment::create(directory, id, size)?
             }
         };
+        crash::point("in_roll");
         self.segment = Arc::new(next);
         self.shared.segment_opened(&self.segment);
         self.at = SEGMENT_HEADER_BYTES;
-        let _ = self.wanted.try_send(number + 1);
+        self.ahead.want(number + 1);
         Ok(())
     }
 
@@ -144,5 +168,15 @@ impl Journal {
         self.poisoned = true;
         let path: PathBuf = self.segment.path.clone();
         CommitError { doing, path, source }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.ahead.close();
+        if let Some(maker) = self.maker.take() {
+            // Whoever takes the directory next must not meet a segment that is still being made.
+            let _ = maker.join();
+        }
     }
 }
