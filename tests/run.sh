@@ -14,6 +14,13 @@ install_packages() {
     have python3 || missing+=(python3)
     have redis-cli || missing+=(redis-tools)
     have curl || missing+=(curl)
+    # The Redis clients of other languages (tests/e2e/clients).
+    /usr/bin/python3 -c 'import redis' 2>/dev/null || missing+=(python3-redis)
+    ruby -e 'require "redis"' 2>/dev/null || missing+=(ruby ruby-redis)
+    php -r 'exit(class_exists("Redis") ? 0 : 1);' 2>/dev/null || missing+=(php-cli php-redis)
+    [ -e /usr/include/hiredis/hiredis.h ] || missing+=(libhiredis-dev)
+    have node || missing+=(nodejs)
+    have npm || missing+=(npm)
     if [ ${#missing[@]} -eq 0 ]; then return; fi
     step "installing ${missing[*]}"
     local sudo=()
@@ -24,6 +31,9 @@ install_packages() {
 }
 
 install_packages
+
+step "Redis clients from npm"
+(cd tests/e2e/clients/node && npm ci --no-audit --no-fund --loglevel=error)
 
 step "programs that the process tests start (release, as users run them)"
 cargo build --workspace --bins --release --locked

@@ -6,11 +6,13 @@
 
 pub mod books;
 pub mod http;
+pub mod missing;
 pub mod process;
 pub mod resp;
 pub mod rng;
 
 pub use books::Books;
+pub use missing::missing;
 pub use process::{Program, Server, Writer, cli, free_port, program};
 pub use resp::{Resp, Value};
 pub use rng::Rng;
