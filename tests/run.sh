@@ -8,6 +8,24 @@ export STOCKADE_TESTS_STRICT=1
 step() { printf '\n== %s\n' "$*"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# The tests start their own servers; the packages must not leave one running.
+policy=/usr/sbin/policy-rc.d
+without_services() {
+    [ ! -e "$policy" ] || return 0
+    made_policy=yes
+    trap with_services EXIT
+    printf '#!/bin/sh\nexit 101\n' | "${sudo[@]}" tee "$policy" >/dev/null
+    "${sudo[@]}" chmod 755 "$policy"
+}
+with_services() {
+    [ "${made_policy:-no}" = yes ] || return 0
+    made_policy=no
+    "${sudo[@]}" rm -f "$policy"
+}
+
+sudo=()
+if [ "$(id -u)" -ne 0 ]; then sudo=(sudo); fi
+
 install_packages() {
     local missing=()
     have cc || missing+=(gcc libc6-dev)
@@ -21,13 +39,15 @@ install_packages() {
     [ -e /usr/include/hiredis/hiredis.h ] || missing+=(libhiredis-dev)
     have node || missing+=(nodejs)
     have npm || missing+=(npm)
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing+=(postgresql)
+    [ -x /usr/sbin/mariadbd ] || missing+=(mariadb-server)
     if [ ${#missing[@]} -eq 0 ]; then return; fi
     step "installing ${missing[*]}"
-    local sudo=()
-    if [ "$(id -u)" -ne 0 ]; then sudo=(sudo); fi
     "${sudo[@]}" apt-get update -qq
+    without_services
     DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq --no-install-recommends \
         "${missing[@]}"
+    with_services
 }
 
 install_packages

@@ -51,3 +51,9 @@ pub fn lines(lines: &[LineRow]) -> String {
     let lines = lines.iter().map(|line| json!([line.sku.to_string(), line.quantity]));
     Value::Array(lines.collect()).to_string()
 }
+
+/// The same of rows as they stand in a database: (SKU, units).
+pub fn stored_lines(lines: &[(i64, i64)]) -> String {
+    let lines = lines.iter().map(|(sku, units)| json!([sku.to_string(), units]));
+    Value::Array(lines.collect()).to_string()
+}

@@ -11,6 +11,7 @@ mod refused;
 mod run;
 mod status;
 
+use crate::sink::{mysql, postgres, sqlite};
 use clap::{Args, Parser, Subcommand};
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -29,9 +30,13 @@ struct Target {
     /// The engine's binary port.
     #[arg(long, default_value = "127.0.0.1:7421", value_name = "ADDR")]
     server: String,
-    /// A database, sqlite://FILE; several times for several databases, always in the same order.
+    /// A database: sqlite://FILE, postgres://USER:PASSWORD@HOST[,HOST...]/NAME or mysql://...;
+    /// several times for several databases, always in the same order.
     #[arg(long = "db", required = true, value_name = "URL")]
     databases: Vec<String>,
+    /// Where status, lists and recon read instead; as often as --db, in the same order.
+    #[arg(long = "replica", value_name = "URL")]
+    replicas: Vec<String>,
     /// Order tables in each database; if not given, as the data was written, or 1.
     #[arg(long, value_name = "T")]
     tables: Option<u16>,
@@ -72,9 +77,9 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct DdlArgs {
-    /// sqlite
+    /// Whose statements.
     #[arg(long, default_value = "sqlite")]
-    dialect: String,
+    dialect: Dialect,
     /// How many databases there will be.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     databases: u16,
@@ -87,6 +92,14 @@ struct DdlArgs {
     /// The engine's partitions.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     partitions: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Dialect {
+    Sqlite,
+    Postgres,
+    Mariadb,
+    Mysql,
 }
 
 /// Reads the arguments and does what they say.
@@ -117,18 +130,21 @@ pub fn main() -> ExitCode {
 }
 
 fn ddl(args: &DdlArgs) -> Result<u8, common::Failure> {
-    if args.dialect != "sqlite" || args.database > args.databases {
-        let message = "--dialect must be sqlite, --database at most --databases";
-        return Err(common::Failure::usage(message));
+    if args.database > args.databases {
+        return Err(common::Failure::usage("--database must be at most --databases"));
     }
     let layout = crate::layout::Layout {
         databases: args.databases,
         tables: args.tables,
         partitions: args.partitions,
     };
-    let database = crate::sink::url::database("sqlite://ddl").map_err(common::Failure::setup)?;
-    for statement in database.ddl(&layout, args.database - 1) {
-        println!("{statement};");
-    }
+    let index = args.database - 1;
+    let statements = match args.dialect {
+        Dialect::Sqlite => sqlite::ddl(&layout, index),
+        Dialect::Postgres => postgres::ddl(&layout, index),
+        Dialect::Mariadb => mysql::ddl(mysql::Kind::Mariadb, &layout, index),
+        Dialect::Mysql => mysql::ddl(mysql::Kind::Mysql, &layout, index),
+    };
+    statements.iter().for_each(|statement| println!("{statement};"));
     Ok(common::DONE)
 }

@@ -24,11 +24,11 @@ use crate::sink::{Database, Session, SinkError};
 use crate::source::{Connect, Source, SourceError};
 use backoff::Backoff;
 use progress::Progress;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stockade_protocol::ids::TimestampMs;
-use stockade_protocol::{Entry, Lsn, PartitionId};
+use stockade_protocol::{Entry, Lsn, OrderId, PartitionId};
 
 /// How a lane works.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +112,8 @@ pub struct Lane {
     ack_clock: AckClock,
     looked_at: Instant,
     outbox_at: Instant,
+    /// Refused orders that the engine does not take back.
+    stuck: BTreeSet<OrderId>,
 }
 
 impl std::fmt::Debug for Lane {
@@ -173,6 +175,7 @@ impl Lane {
             ack_clock: AckClock::new(),
             looked_at: now,
             outbox_at: now,
+            stuck: BTreeSet::new(),
         }
     }
 
@@ -315,7 +318,7 @@ impl Lane {
         let at = |partition: &PartitionId| target.get(partition).copied().unwrap_or_default();
         if self.committed.iter().all(|(partition, lsn)| *lsn >= at(partition)) {
             self.ack();
-            self.give_back_now();
+            self.give_back_all();
             self.progress.finish();
             return Err(LaneEnd::Drained);
         }

@@ -6,7 +6,11 @@
 //! [`SinkError::Refused`] the caller drops the session, opens another and reads the cursors again:
 //! nothing in memory is trusted.
 
+mod civil;
 pub mod error;
+pub mod mysql;
+pub mod postgres;
+mod remote;
 pub mod sqlite;
 pub mod transaction;
 pub mod url;
@@ -40,11 +44,28 @@ pub trait Database: Send + Sync {
     /// It cannot be read.
     fn layout(&self) -> Result<Option<(Layout, u16)>, SetupError>;
 
-    /// Opens a session.
+    /// Opens the session of a lane. Nothing else may use it.
     ///
     /// # Errors
     /// Mostly [`SinkError::Away`].
     fn open(&self, layout: &Layout) -> Result<Box<dyn Session>, SinkError>;
+
+    /// Opens a session that can only read, with a bound on how long a statement may take; on the
+    /// replica, where there is one.
+    ///
+    /// # Errors
+    /// Mostly [`SinkError::Away`].
+    fn reader(&self, layout: &Layout) -> Result<Box<dyn Session>, SinkError> {
+        self.open(layout)
+    }
+
+    /// Opens a session for repairs by an operator.
+    ///
+    /// # Errors
+    /// Mostly [`SinkError::Away`].
+    fn admin(&self, layout: &Layout) -> Result<Box<dyn Session>, SinkError> {
+        self.open(layout)
+    }
 
     /// The statements that make the schema, for those who run them by hand.
     fn ddl(&self, layout: &Layout, index: u16) -> Vec<String>;
@@ -106,11 +127,12 @@ pub trait Sink {
     /// See [`SinkError`].
     fn release(&mut self, keep: bool) -> Result<(), SinkError>;
 
-    /// Moves a cursor if it stands where it should and belongs to `epoch`; false if not.
+    /// Moves cursors if each of them stands where it should and belongs to `epoch`; false if one
+    /// does not.
     ///
     /// # Errors
     /// See [`SinkError`].
-    fn guard(&mut self, advance: &Advance, epoch: u64) -> Result<bool, SinkError>;
+    fn guard(&mut self, advances: &[Advance], epoch: u64) -> Result<bool, SinkError>;
 
     /// Changes rows, each only if its `lsn` is below the change's and it is not refused. Returns
     /// the places in `changes` that hit no row.
@@ -175,6 +197,13 @@ pub trait Ledger {
     /// # Errors
     /// See [`SinkError`].
     fn begin_read(&mut self) -> Result<(), SinkError>;
+
+    /// A partition's cursor, which no writer moves until this transaction ends; nothing for a
+    /// partition that the database does not follow.
+    ///
+    /// # Errors
+    /// See [`SinkError`].
+    fn lock(&mut self, partition: PartitionId) -> Result<Lsn, SinkError>;
 
     /// The orders of a partition with their lines.
     ///

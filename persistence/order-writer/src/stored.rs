@@ -7,6 +7,7 @@
 use crate::rows::{LateRow, OrderRow, RefusedState};
 use crate::sink::error::{micros, micros_or_none};
 use std::collections::BTreeMap;
+use stockade_protocol::PartitionId;
 use stockade_protocol::ids::TimestampMs;
 
 /// A row of `orders`. Times are microseconds.
@@ -43,6 +44,15 @@ pub struct OrderStored {
 /// An id as SQL has it. Ids are 63-bit, so nothing is lost.
 pub const fn number(id: u64) -> i64 {
     id as i64
+}
+
+/// Bits of an order id below its partition.
+const PARTITION_SHIFT: u32 = 53;
+
+/// The first and last order id of a partition.
+pub fn order_range(partition: PartitionId) -> (i64, i64) {
+    let first = i64::from(partition.get()) << PARTITION_SHIFT;
+    (first, first | ((1 << PARTITION_SHIFT) - 1))
 }
 
 impl From<&OrderRow> for OrderStored {

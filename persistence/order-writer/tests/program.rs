@@ -264,8 +264,9 @@ fn ddl_is_printed_and_wrong_arguments_are_usage_errors() {
     Connection::open_in_memory().unwrap().execute_batch(&text).unwrap();
     let cases: &[&[&str]] = &[
         &["run"],
-        &["run", "--db", "postgres://u:p@h/d"],
-        &["run", "--db", "mysql://h/d"],
+        &["run", "--db", "postgres://u:p@h:port/d"],
+        &["run", "--db", "mysql://h"],
+        &["run", "--db", "sqlite://a", "--replica", "sqlite://b"],
         &["run", "--db", "x.db"],
         &["run", "--db", "sqlite://a", "--db", "sqlite://a"],
         &["run", "--db", "sqlite://a", "--tables", "0"],

@@ -16,7 +16,7 @@ use stockade_protocol::{Command, Entry, Lsn, PartitionId};
 use support::engine::Engine;
 use support::failing::{Death, FailingDatabase};
 use support::history::History;
-use support::{assert_equals_log, drain, draining, lane};
+use support::{assert_equals_log, drain, draining, file, lane};
 
 const LAYOUT: Layout = Layout { databases: 1, tables: 1, partitions: 4 };
 
@@ -34,7 +34,7 @@ fn rows_equal_the_log_and_acks_follow_commits() {
     let path = dir.path().join("orders.db");
     let entries = History::of(3, LAYOUT.partitions, 2_000);
     let engine = Engine::new(entries.clone());
-    engine.state().check = Some((path.clone(), LAYOUT));
+    engine.state().check = Some((file(&path), LAYOUT));
     engine.state().break_every = Some(11);
     assert_eq!(drain(&path, LAYOUT, &engine, 50), LaneEnd::Drained);
     assert_equals_log(&[&path], LAYOUT, &entries, &[]);
@@ -80,7 +80,7 @@ fn every_row_is_written_once_wherever_the_connection_dies() {
             inner.prepare(&LAYOUT, 0).unwrap();
             let failing = FailingDatabase::new(inner, call, death);
             let engine = Engine::new(entries.clone());
-            engine.state().check = Some((path.clone(), LAYOUT));
+            engine.state().check = Some((file(&path), LAYOUT));
             let database: Arc<dyn Database> = Arc::new(failing.clone());
             let end = lane(database, LAYOUT, 0, &engine, draining(5)).run();
             assert_eq!(end, LaneEnd::Drained, "call {call} {death:?}");

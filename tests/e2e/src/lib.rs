@@ -5,14 +5,18 @@
 //! first.
 
 pub mod books;
+pub mod database;
 pub mod http;
 pub mod missing;
 pub mod process;
+pub mod proxy;
 pub mod resp;
 pub mod rng;
 
 pub use books::Books;
+pub use database::{DatabaseServer, Product};
 pub use missing::missing;
 pub use process::{Program, Server, Writer, cli, free_port, program};
+pub use proxy::Proxy;
 pub use resp::{Resp, Value};
 pub use rng::Rng;

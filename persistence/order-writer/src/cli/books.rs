@@ -13,7 +13,7 @@ pub(super) fn books(target: &Target) -> Result<u8, Failure> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     for (index, database) in databases.iter().enumerate() {
         let failed = |error| Failure::failed(format!("{}: {error}", database.name()));
-        let mut session = database.open(&layout).map_err(failed)?;
+        let mut session = database.reader(&layout).map_err(failed)?;
         session.begin_read().map_err(failed)?;
         for partition in layout.partitions_of(index as u16) {
             if partition == PartitionId::CATALOG {

@@ -58,7 +58,13 @@ pub fn databases(target: &Target) -> Result<Vec<Arc<dyn Database>>, Failure> {
     if let Some((_, twice)) = urls.iter().enumerate().find(|(at, url)| urls[..*at].contains(url)) {
         return Err(Failure::usage(format!("--db {twice} is given twice")));
     }
-    urls.iter().map(|url| url::database(url).map_err(Failure::setup)).collect()
+    let replicas = &target.replicas;
+    if !replicas.is_empty() && replicas.len() != urls.len() {
+        return Err(Failure::usage("--replica must be given as often as --db, in the same order"));
+    }
+    let replica = |at: usize| replicas.get(at).map(String::as_str);
+    let urls = urls.iter().enumerate();
+    urls.map(|(at, url)| url::database(url, replica(at)).map_err(Failure::setup)).collect()
 }
 
 /// The engine of the arguments.

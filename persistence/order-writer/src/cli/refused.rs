@@ -72,7 +72,7 @@ fn read(target: &Target, databases: &[Arc<dyn Database>]) -> Result<Vec<RefusedS
     let layout = written(target, databases)?;
     let mut out = Vec::new();
     for database in databases {
-        let rows = database.open(&layout).and_then(|mut session| session.refused());
+        let rows = database.reader(&layout).and_then(|mut session| session.refused());
         out.extend(rows.map_err(|e| Failure::failed(format!("{}: {e}", database.name())))?);
     }
     Ok(out)
@@ -147,7 +147,7 @@ fn drop_all(which: &Which) -> Result<u8, Failure> {
         let database = &databases[usize::from(layout.database_of(order.partition()))];
         let from = [RefusedState::Open, RefusedState::Sent, RefusedState::Done];
         let marked = database
-            .open(&layout)
+            .admin(&layout)
             .and_then(|mut session| session.refused_mark(order, &from, RefusedState::Reviewed));
         marked.map_err(|e| Failure::failed(format!("{}: {e}", database.name())))?;
         println!("order {order}: reviewed");

@@ -21,7 +21,7 @@ pub(super) fn status(target: &Target, json: bool) -> Result<u8, Failure> {
     let mut out: Vec<Value> = Vec::new();
     for (index, database) in databases.iter().enumerate() {
         let failed = |error| Failure::failed(format!("{}: {error}", database.name()));
-        let mut session = database.open(&layout).map_err(failed)?;
+        let mut session = database.reader(&layout).map_err(failed)?;
         let cursors = session.cursors().map_err(failed)?;
         let refused = session.refused().map_err(failed)?;
         let count = |state: RefusedState| refused.iter().filter(|r| r.state == state).count();

@@ -19,13 +19,31 @@ impl Lane {
         }
     }
 
-    pub(super) fn give_back_now(&mut self) {
-        let Some(session) = &mut self.session else { return };
-        match session.refused_open(OUTBOX_MAX) {
-            Ok(orders) => orders.into_iter().for_each(|order| self.give_back(order)),
+    /// Gives back everything that can be given back now.
+    pub(super) fn give_back_all(&mut self) {
+        let mut before: Vec<OrderId> = Vec::new();
+        loop {
+            let orders = self.give_back_now();
+            if orders.is_empty() || orders == before {
+                return;
+            }
+            before = orders;
+        }
+    }
+
+    /// Gives the oldest open orders back; returns which were tried.
+    fn give_back_now(&mut self) -> Vec<OrderId> {
+        let Some(session) = &mut self.session else { return Vec::new() };
+        match session.refused_open(OUTBOX_MAX + self.stuck.len()) {
+            Ok(mut orders) => {
+                orders.retain(|order| !self.stuck.contains(order));
+                orders.iter().for_each(|order| self.give_back(*order));
+                orders
+            }
             Err(error) => {
                 tracing::warn!(%error, "refused orders cannot be read");
                 self.session = None;
+                Vec::new()
             }
         }
     }
@@ -57,6 +75,8 @@ impl Lane {
                 Step::Later => return,
                 Step::Stuck(outcome) => {
                     tracing::error!(%order, outcome = outcome.word(), "cannot be given back");
+                    // Once a start is enough: it must not keep the others from their turn.
+                    self.stuck.insert(order);
                     return;
                 }
             }

@@ -71,6 +71,11 @@ impl Breaker {
         Ok(())
     }
 
+    /// True if something was refused within a minute: the next batch may have more of it.
+    pub fn is_recent(&self, now: TimestampMs) -> bool {
+        self.recent.back().is_some_and(|(at, _)| now.since(*at) < MINUTE_MS)
+    }
+
     /// A batch was committed.
     pub fn record(&mut self, now: TimestampMs, refused: usize) {
         self.recent.retain(|(at, _)| now.since(*at) < MINUTE_MS);

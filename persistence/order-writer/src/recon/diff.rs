@@ -70,7 +70,7 @@ impl Recon<'_> {
     ) -> Result<(), ReconError> {
         let database = self.databases[index].clone();
         let failed = ReconError::sink(database.as_ref());
-        let mut session = database.open(&self.layout).map_err(&failed)?;
+        let mut session = database.reader(&self.layout).map_err(&failed)?;
         session.begin_read().map_err(&failed)?;
         let refused = session.refused().map_err(&failed)?;
         let refused: BTreeSet<i64> = refused.iter().map(|row| row.order).collect();

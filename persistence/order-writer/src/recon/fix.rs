@@ -149,11 +149,11 @@ impl Recon<'_> {
         let failed = ReconError::sink(database.as_ref());
         let mut books = Books::default();
         for _ in 0..TRIES_MAX {
-            let mut session = database.open(&self.layout).map_err(&failed)?;
+            let mut session = database.admin(&self.layout).map_err(&failed)?;
             let cursor = cursor(session.as_mut(), partition).map_err(&failed)?;
             log::read(self.connect, partition, cursor, &mut books)?;
             session.begin().map_err(&failed)?;
-            if self::cursor(session.as_mut(), partition).map_err(&failed)? != cursor {
+            if session.lock(partition).map_err(&failed)? != cursor {
                 session.rollback().map_err(&failed)?;
                 continue;
             }

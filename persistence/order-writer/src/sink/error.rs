@@ -8,6 +8,7 @@
 //! | bug | stops and raises an alarm; no order is touched |
 
 use crate::layout::Layout;
+use std::time::{SystemTime, UNIX_EPOCH};
 use stockade_protocol::ids::TimestampMs;
 
 /// An error of a session.
@@ -63,6 +64,14 @@ impl SinkError {
             other => other,
         }
     }
+}
+
+/// Units came back of a line that is not in SQL.
+pub fn line_missing() -> SinkError {
+    SinkError::bug(
+        "units came back of an order's line that is not in SQL; `stockade-writer recon fix` puts \
+         it back",
+    )
 }
 
 /// Why a database cannot be used as asked. Nothing was changed.
@@ -147,9 +156,19 @@ impl SetupError {
     }
 }
 
-/// A moment in microseconds, as SQLite keeps it; the end of time stays the end of time.
+/// The last moment that every dialect can hold: 9999-12-31T23:59:59.999Z.
+const MS_MAX: u64 = 253_402_300_799_999;
+
+/// A moment in microseconds; what lies behind the year 9999 is the end of time, `i64::MAX`.
 pub fn micros(at: TimestampMs) -> i64 {
-    i64::try_from(at.get()).ok().and_then(|ms| ms.checked_mul(1000)).unwrap_or(i64::MAX)
+    let ms = i64::try_from(at.get()).ok().filter(|_| at.get() <= MS_MAX);
+    ms.map_or(i64::MAX, |ms| ms * 1000)
+}
+
+/// The wall clock, for columns that say when a row was written.
+pub fn now_us() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// A moment that may be none.

@@ -85,7 +85,18 @@ impl Database for SqliteDatabase {
         Ok(Box::new(session::SqliteSession::new(connection, *layout)))
     }
 
+    fn reader(&self, layout: &Layout) -> Result<Box<dyn Session>, SinkError> {
+        let connection = self.connect(false)?;
+        connection.pragma_update(None, "query_only", true).map_err(classify)?;
+        Ok(Box::new(session::SqliteSession::new(connection, *layout)))
+    }
+
     fn ddl(&self, layout: &Layout, index: u16) -> Vec<String> {
         schema::ddl(layout, index)
     }
+}
+
+/// The statements that make the schema, without a file.
+pub fn ddl(layout: &Layout, index: u16) -> Vec<String> {
+    schema::ddl(layout, index)
 }

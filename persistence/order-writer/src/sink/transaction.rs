@@ -2,10 +2,11 @@
 //! catalog, refused rows, commit.
 //!
 //! Updates come before inserts, rows in ascending order of key, tables in ascending order, so that
-//! two writers cannot deadlock and a unique key that an update frees is free for the insert. A
-//! refused row is found by halving (or at once, where the dialect names it) inside savepoints; the
-//! rest of the batch is written. The cursor moves in the same transaction, first, and only for the
-//! epoch that owns it.
+//! two writers cannot deadlock and a unique key that an update frees is free for the insert. The
+//! first attempt has no savepoints: they cost a turn each. If a row is refused, the batch is begun
+//! again with care: inside savepoints the refused row is found by halving (or at once, where the
+//! dialect names it), and the rest of the batch is written. The cursor moves in the same
+//! transaction, first, and only for the epoch that owns it.
 
 use super::{Found, Session, SinkError};
 use crate::pipeline::{Batch, Breaker, TableBatch, Tripped};
@@ -43,6 +44,9 @@ pub enum ApplyError {
 type Refusal = (RefusedRow, u16);
 type Put<'a, T> = dyn FnMut(&mut dyn Session, &[T]) -> Result<(), SinkError> + 'a;
 
+/// Rows that one savepoint holds at most: what is sent again after a refusal.
+const CAREFUL_ROWS: usize = 512;
+
 /// Writes a batch. After an error the session must be dropped.
 ///
 /// # Errors
@@ -54,19 +58,35 @@ pub fn apply(
     now: TimestampMs,
     breaker: &mut Breaker,
 ) -> Result<Applied, ApplyError> {
-    session.begin()?;
-    for advance in &batch.advances {
-        if !session.guard(advance, epoch)? {
-            return Err(ApplyError::NotMine);
+    if !breaker.is_recent(now) {
+        match attempt(session, batch, epoch, now, breaker, false) {
+            Err(ApplyError::Sink(SinkError::Refused { .. })) => session.rollback()?,
+            other => return other,
         }
     }
-    let mut applied = Applied::default();
-    let mut refused: Vec<Refusal> = Vec::new();
-    for table in &batch.tables {
-        put_table(session, table, now, &mut applied, &mut refused)?;
+    attempt(session, batch, epoch, now, breaker, true)
+}
+
+/// One transaction. `careful`: with savepoints, so that a refused row is found.
+fn attempt(
+    session: &mut dyn Session,
+    batch: &Batch,
+    epoch: u64,
+    now: TimestampMs,
+    breaker: &mut Breaker,
+    careful: bool,
+) -> Result<Applied, ApplyError> {
+    session.begin()?;
+    if !batch.advances.is_empty() && !session.guard(&batch.advances, epoch)? {
+        return Err(ApplyError::NotMine);
     }
-    put_late(session, &batch.late, now, &mut refused)?;
+    let mut work = Work { now, careful, applied: Applied::default(), refused: Vec::new() };
+    for table in &batch.tables {
+        work.put_table(session, table)?;
+    }
+    work.put_late(session, &batch.late)?;
     session.catalog(&batch.catalog)?;
+    let Work { mut applied, refused, .. } = work;
     breaker.check(now, refused.len(), batch.orders())?;
     for (row, table) in &refused {
         session.refuse(*table, row)?;
@@ -80,30 +100,60 @@ pub fn apply(
     Ok(applied)
 }
 
-fn put_table(
-    session: &mut dyn Session,
-    batch: &TableBatch,
+/// A transaction under way.
+struct Work {
     now: TimestampMs,
-    applied: &mut Applied,
-    refused: &mut Vec<Refusal>,
-) -> Result<(), SinkError> {
-    let table = batch.table;
-    let mut missed: Vec<OrderChange> = Vec::new();
-    let mut update = |session: &mut dyn Session, changes: &[OrderChange]| {
-        let places = session.update(table, changes)?;
-        missed.extend(places.into_iter().map(|place| changes[place].clone()));
-        Ok(())
-    };
-    halve(session, &batch.updates, &mut update, &mut |change, code, message| {
-        refused.push((refused_change(change, code, message, now), table));
-    })?;
-    for change in missed {
-        settle_missed(session, table, &change, applied)?;
+    careful: bool,
+    applied: Applied,
+    refused: Vec<Refusal>,
+}
+
+impl Work {
+    fn put_table(
+        &mut self,
+        session: &mut dyn Session,
+        batch: &TableBatch,
+    ) -> Result<(), SinkError> {
+        let (table, now, careful) = (batch.table, self.now, self.careful);
+        let mut missed: Vec<OrderChange> = Vec::new();
+        let mut update = |session: &mut dyn Session, changes: &[OrderChange]| {
+            let places = session.update(table, changes)?;
+            missed.extend(places.into_iter().map(|place| changes[place].clone()));
+            Ok(())
+        };
+        put(session, &batch.updates, careful, &mut update, &mut |change, code, message| {
+            self.refused.push((refused_change(change, code, message, now), table));
+        })?;
+        for change in missed {
+            settle_missed(session, table, &change, &mut self.applied)?;
+        }
+        let mut insert = |session: &mut dyn Session, rows: &[OrderRow]| session.insert(table, rows);
+        put(session, &batch.inserts, careful, &mut insert, &mut |row, code, message| {
+            self.refused.push((refused_order(row, code, message, now), table));
+        })
     }
-    let mut insert = |session: &mut dyn Session, rows: &[OrderRow]| session.insert(table, rows);
-    halve(session, &batch.inserts, &mut insert, &mut |row, code, message| {
-        refused.push((refused_order(row, code, message, now), table));
-    })
+
+    fn put_late(&mut self, session: &mut dyn Session, rows: &[LateRow]) -> Result<(), SinkError> {
+        let mut late = |session: &mut dyn Session, rows: &[LateRow]| session.late(rows);
+        let (now, refused) = (self.now, &mut self.refused);
+        put(session, rows, self.careful, &mut late, &mut |row: &LateRow, code, message| {
+            // An order that was refused in this batch keeps its own refusal.
+            if refused.iter().all(|(other, _)| other.order != row.order) {
+                let row = RefusedRow {
+                    order: row.order,
+                    sale: row.sale,
+                    user: row.user,
+                    lines: Some(Vec::new()),
+                    class: CLASS_LATE_PAYMENT,
+                    code,
+                    message: format!("{message} (payment {})", row.payment),
+                    state: RefusedState::Open,
+                    at: now,
+                };
+                refused.push((row, 0));
+            }
+        })
+    }
 }
 
 /// A change hit no row: its order was refused before, or it is in the row already. Anything else
@@ -134,30 +184,18 @@ fn settle_missed(
     }
 }
 
-fn put_late(
+/// Puts all rows; with care, all but the refused ones.
+fn put<T>(
     session: &mut dyn Session,
-    rows: &[LateRow],
-    now: TimestampMs,
-    refused: &mut Vec<Refusal>,
+    rows: &[T],
+    careful: bool,
+    put: &mut Put<'_, T>,
+    refuse: &mut dyn FnMut(&T, String, String),
 ) -> Result<(), SinkError> {
-    let mut put = |session: &mut dyn Session, rows: &[LateRow]| session.late(rows);
-    halve(session, rows, &mut put, &mut |row: &LateRow, code, message| {
-        // An order that was refused in this batch keeps its own refusal.
-        if refused.iter().all(|(other, _)| other.order != row.order) {
-            let row = RefusedRow {
-                order: row.order,
-                sale: row.sale,
-                user: row.user,
-                lines: Some(Vec::new()),
-                class: CLASS_LATE_PAYMENT,
-                code,
-                message: format!("{message} (payment {})", row.payment),
-                state: RefusedState::Open,
-                at: now,
-            };
-            refused.push((row, 0));
-        }
-    })
+    if careful {
+        return rows.chunks(CAREFUL_ROWS).try_for_each(|rows| halve(session, rows, put, refuse));
+    }
+    if rows.is_empty() { Ok(()) } else { put(session, rows) }
 }
 
 /// Puts all rows but the refused ones, halving where the dialect cannot name the refused one. Each

@@ -4,14 +4,12 @@
 use super::books;
 use super::history::definition;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use stockade_order_writer::layout::Layout;
 use stockade_order_writer::recon::compare;
 use stockade_order_writer::rows::{LineRow, OrderRow};
 use stockade_order_writer::sink::Database;
-use stockade_order_writer::sink::sqlite::SqliteDatabase;
 use stockade_order_writer::source::{Connect, Run, Source, SourceError};
 use stockade_order_writer::stored::SaleStored;
 use stockade_protocol::command::{Line, OrderList, Return};
@@ -23,7 +21,7 @@ use stockade_protocol::{
     SaleState, SkuId, SkuState,
 };
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct State {
     pub entries: Vec<Entry>,
     /// Entries below these are trimmed.
@@ -35,12 +33,12 @@ pub struct State {
     pub break_every: Option<usize>,
     /// Figures of SKUs are one too high.
     pub wrong_figures: bool,
-    /// Each acknowledgement is compared with the cursors in this file.
-    pub check: Option<(PathBuf, Layout)>,
+    /// Each acknowledgement is compared with the cursors in this database.
+    pub check: Option<(Arc<dyn Database>, Layout)>,
 }
 
 /// See the module.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Engine(Arc<Mutex<State>>);
 
 impl Engine {
@@ -100,8 +98,8 @@ impl Source for Connection {
 
     fn ack(&mut self, cursors: &[(PartitionId, Lsn)]) -> Result<(), SourceError> {
         let mut state = self.engine.state();
-        if let Some((path, layout)) = &state.check {
-            let mut session = SqliteDatabase::new(path).open(layout).unwrap();
+        if let Some((database, layout)) = &state.check {
+            let mut session = database.reader(layout).unwrap();
             let durable = session.cursors().unwrap();
             for (partition, lsn) in cursors {
                 let row = durable.iter().find(|row| row.partition == *partition).unwrap();

@@ -10,7 +10,7 @@ use stockade_order_writer::rows::{
 };
 use stockade_order_writer::sink::{Database, Found, Ledger, Session, SetupError, Sink, SinkError};
 use stockade_order_writer::stored::{CatalogStored, LatePayments, OrderStored, RefusedStored};
-use stockade_protocol::{OrderId, PartitionId};
+use stockade_protocol::{Lsn, OrderId, PartitionId};
 
 /// When the connection dies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,8 +109,8 @@ impl Sink for Failing {
     fn release(&mut self, keep: bool) -> Result<(), SinkError> {
         self.step(|inner| inner.release(keep))
     }
-    fn guard(&mut self, advance: &Advance, epoch: u64) -> Result<bool, SinkError> {
-        self.step(|inner| inner.guard(advance, epoch))
+    fn guard(&mut self, advances: &[Advance], epoch: u64) -> Result<bool, SinkError> {
+        self.step(|inner| inner.guard(advances, epoch))
     }
     fn update(&mut self, table: u16, changes: &[OrderChange]) -> Result<Vec<usize>, SinkError> {
         self.step(|inner| inner.update(table, changes))
@@ -146,6 +146,9 @@ impl Sink for Failing {
 impl Ledger for Failing {
     fn begin_read(&mut self) -> Result<(), SinkError> {
         self.step(|inner| inner.begin_read())
+    }
+    fn lock(&mut self, partition: PartitionId) -> Result<Lsn, SinkError> {
+        self.step(|inner| inner.lock(partition))
     }
     fn orders(
         &mut self,

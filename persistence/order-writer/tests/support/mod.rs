@@ -45,9 +45,23 @@ pub fn lane(
     })
 }
 
+/// A file as a database.
+pub fn file(path: &Path) -> Arc<dyn Database> {
+    Arc::new(SqliteDatabase::new(path))
+}
+
 /// Drains everything into a file.
 pub fn drain(path: &Path, layout: Layout, engine: &engine::Engine, batch: usize) -> LaneEnd {
-    let database: Arc<dyn Database> = Arc::new(SqliteDatabase::new(path));
+    drain_into(file(path), layout, engine, batch)
+}
+
+/// Drains everything into the first database of a layout.
+pub fn drain_into(
+    database: Arc<dyn Database>,
+    layout: Layout,
+    engine: &engine::Engine,
+    batch: usize,
+) -> LaneEnd {
     database.prepare(&layout, 0).unwrap();
     lane(database, layout, 0, engine, draining(batch)).run()
 }
@@ -63,10 +77,20 @@ pub fn books(entries: &[Entry]) -> BTreeMap<PartitionId, Books> {
 
 /// Asserts that the rows of the databases are the fold of the log, but for `refused` orders.
 pub fn assert_equals_log(paths: &[&Path], layout: Layout, entries: &[Entry], refused: &[i64]) {
+    let databases: Vec<Arc<dyn Database>> = paths.iter().map(|path| file(path)).collect();
+    assert_databases_equal_log(&databases, layout, entries, refused);
+}
+
+/// The same for databases of any dialect.
+pub fn assert_databases_equal_log(
+    databases: &[Arc<dyn Database>],
+    layout: Layout,
+    entries: &[Entry],
+    refused: &[i64],
+) {
     let books = books(entries);
-    for (index, path) in paths.iter().enumerate() {
-        let database = SqliteDatabase::new(*path);
-        let mut session = database.open(&layout).unwrap();
+    for (index, database) in databases.iter().enumerate() {
+        let mut session = database.reader(&layout).unwrap();
         let cursors = session.cursors().unwrap();
         for partition in layout.partitions_of(index as u16) {
             let books = books.get(&partition).cloned().unwrap_or_default();

@@ -1,25 +1,17 @@
 //! The reading and repairing half of a SQLite connection.
 
 use super::classify::classify;
-use super::session::{SqliteSession, now_us};
+use super::session::SqliteSession;
 use crate::rows::RefusedState;
 use crate::sink::Ledger;
-use crate::sink::error::{SinkError, from_micros};
+use crate::sink::error::{SinkError, from_micros, now_us};
 use crate::stored::{
     CatalogStored, LatePayments, LateStored, OrderStored, RefusedStored, SaleStored, SkuStored,
+    order_range,
 };
-use rusqlite::{Params, Row, params};
+use rusqlite::{OptionalExtension, Params, Row, params};
 use std::collections::BTreeMap;
-use stockade_protocol::PartitionId;
-
-/// Bits of an order id below its partition.
-const PARTITION_SHIFT: u32 = 53;
-
-/// The first and last order id of a partition.
-fn range(partition: PartitionId) -> (i64, i64) {
-    let first = i64::from(partition.get()) << PARTITION_SHIFT;
-    (first, first | ((1 << PARTITION_SHIFT) - 1))
-}
+use stockade_protocol::{Lsn, PartitionId};
 
 impl SqliteSession {
     fn rows<T>(
@@ -57,13 +49,21 @@ impl Ledger for SqliteSession {
         self.execute("BEGIN DEFERRED", []).map(drop)
     }
 
+    /// `BEGIN IMMEDIATE` keeps every other writer out already.
+    fn lock(&mut self, partition: PartitionId) -> Result<Lsn, SinkError> {
+        let sql = "SELECT lsn FROM cursors WHERE partition_id = ?1";
+        let mut statement = self.connection.prepare_cached(sql).map_err(classify)?;
+        let lsn = statement.query_row([partition.get()], |row| row.get::<_, i64>(0)).optional();
+        Ok(Lsn::new(lsn.map_err(classify)?.unwrap_or_default().unsigned_abs()))
+    }
+
     fn orders(
         &mut self,
         table: u16,
         partition: PartitionId,
     ) -> Result<BTreeMap<i64, OrderStored>, SinkError> {
         let suffix = &self.tables[usize::from(table)].suffix;
-        let (first, last) = range(partition);
+        let (first, last) = order_range(partition);
         let sql = format!(
             "SELECT order_id, sale_id, user_id, state, request_id, payment_ref, data, \
              partition_id, lsn, created_at, expires_at, updated_at FROM orders{suffix} \
@@ -104,7 +104,7 @@ impl Ledger for SqliteSession {
     }
 
     fn late_payments(&mut self, partition: PartitionId) -> Result<LatePayments, SinkError> {
-        let (first, last) = range(partition);
+        let (first, last) = order_range(partition);
         let sql = "SELECT order_id, payment_ref, reason, at FROM late_payments \
                    WHERE order_id BETWEEN ?1 AND ?2";
         let rows = self.rows(sql, [first, last], |row| {

@@ -8,11 +8,10 @@ use crate::rows::{
     CatalogChange, CursorRow, LateRow, OrderChange, OrderRow, RefusedRow, RefusedState,
     SaleRowState,
 };
-use crate::sink::error::{SinkError, from_micros, micros, micros_or_none};
+use crate::sink::error::{SinkError, from_micros, micros, micros_or_none, now_us};
 use crate::sink::{Found, Sink};
 use crate::stored::number;
 use rusqlite::{Connection, OptionalExtension, Params, params};
-use std::time::{SystemTime, UNIX_EPOCH};
 use stockade_protocol::{Lsn, OrderId, PartitionId, SaleDefinition};
 
 /// The statements of one pair of tables.
@@ -160,12 +159,6 @@ impl SqliteSession {
     }
 }
 
-/// The wall clock, for columns that say when a row was written.
-pub(super) fn now_us() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-}
-
 impl Sink for SqliteSession {
     fn claim(&mut self, owner: &str) -> Result<u64, SinkError> {
         self.begin()?;
@@ -222,18 +215,23 @@ impl Sink for SqliteSession {
         self.execute("RELEASE part", []).map(drop)
     }
 
-    fn guard(&mut self, advance: &Advance, epoch: u64) -> Result<bool, SinkError> {
+    fn guard(&mut self, advances: &[Advance], epoch: u64) -> Result<bool, SinkError> {
         let sql = "UPDATE cursors SET lsn = ?1, event_at = ?2, updated_at = ?3 \
                    WHERE partition_id = ?4 AND epoch = ?5 AND lsn = ?6";
-        let values = params![
-            number(advance.to.get()),
-            micros(advance.at),
-            now_us(),
-            advance.partition.get(),
-            number(epoch),
-            number(advance.from.get()),
-        ];
-        Ok(self.execute(sql, values)? == 1)
+        for advance in advances {
+            let values = params![
+                number(advance.to.get()),
+                micros(advance.at),
+                now_us(),
+                advance.partition.get(),
+                number(epoch),
+                number(advance.from.get()),
+            ];
+            if self.execute(sql, values)? != 1 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn update(&mut self, table: u16, changes: &[OrderChange]) -> Result<Vec<usize>, SinkError> {
