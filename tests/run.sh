@@ -65,5 +65,11 @@ else
     cargo test --workspace --all-targets --locked
 fi
 
+step "the pool under loom and shuttle (half a minute each to build, seconds to run)"
+for model in loom shuttle; do
+    CARGO_TARGET_DIR="target/$model" RUSTFLAGS="--cfg $model" \
+        timeout 600 cargo test --release --locked -p stockade-core --test "${model}_pool"
+done
+
 step "examples in the documentation"
 cargo test --workspace --doc --locked

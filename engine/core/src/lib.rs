@@ -12,6 +12,8 @@
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
+#[cfg(any(loom, shuttle))]
+extern crate std;
 
 pub mod admission;
 pub mod catalog;

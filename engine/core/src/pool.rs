@@ -5,10 +5,17 @@
 //! - held - confirmed.
 //!
 //! Invariant: free, aside, units in orders (durable or not) and units whose give-back is not
-//! durable add up to the total. Every arithmetic step is checked, in release too: a word that
-//! cannot follow a step means that units were counted twice, and the engine must stop.
+//! durable add up to the total. Every arithmetic step is checked, in release too: a word that could
+//! not follow a step means that units were counted twice, and the engine must stop.
+//!
+//! Only taking units is a loop, and it repeats only because another shard moved some; putting units
+//! back and settling is one addition. So a shard that waits for another one's turn, and tries again
+//! and again, cannot keep that turn from ending. The protocol is checked with loom and shuttle.
 
-use crate::sync::{AtomicU64, Ordering};
+#[cfg(any(loom, shuttle))]
+pub mod model;
+
+use crate::sync::{AtomicU64, Ordering, hint};
 use crossbeam_utils::CachePadded;
 use stockade_protocol::ids::TimestampMs;
 
@@ -36,6 +43,8 @@ impl Stock {
 pub struct StockWord {
     units: CachePadded<AtomicU64>,
     held: CachePadded<HeldMeter>,
+    #[cfg(any(loom, shuttle))]
+    truth: model::Truth,
 }
 
 impl StockWord {
@@ -45,46 +54,79 @@ impl StockWord {
         Self {
             units: CachePadded::new(AtomicU64::new(stock.to_bits())),
             held: CachePadded::new(HeldMeter::new()),
+            #[cfg(any(loom, shuttle))]
+            truth: model::Truth::new(free),
         }
     }
 
     /// The two numbers at one instant.
     pub fn load(&self) -> Stock {
+        #[cfg(any(loom, shuttle))]
+        if let Some(stock) = self.load_wrongly() {
+            return stock;
+        }
         Stock::from_bits(self.units.load(Ordering::Acquire))
     }
 
     /// Moves up to `asked` units from free to aside; says how many.
     pub fn set_aside(&self, asked: u32) -> u32 {
-        self.change(|stock| {
+        let mut bits = self.units.load(Ordering::Acquire);
+        loop {
+            let stock = Stock::from_bits(bits);
             let taken = stock.free.min(asked);
+            if taken == 0 {
+                return 0;
+            }
             let aside = stock.aside.checked_add(taken).expect("free + aside is at most the total");
-            (Stock { free: stock.free - taken, aside }, taken)
-        })
+            let next = Stock { free: stock.free - taken, aside }.to_bits();
+            #[cfg(any(loom, shuttle))]
+            if self.store_wrongly(next) {
+                return taken;
+            }
+            let swap =
+                self.units.compare_exchange_weak(bits, next, Ordering::AcqRel, Ordering::Acquire);
+            match swap {
+                Ok(_) => return taken,
+                Err(now) => bits = now,
+            }
+        }
     }
 
     /// Ends a turn: `granted` units leave aside into orders (or, of an adjust, the sale), `unused`
-    /// go back to free.
+    /// go back to free. One step that cannot fail: whoever waits for these units cannot hinder it.
     ///
     /// # Panics
     /// Fewer units are aside: somebody settled what was not set aside.
     pub fn settle(&self, granted: u32, unused: u32) {
-        self.change(|stock| {
-            let both = granted.checked_add(unused).expect("an allotment is at most the total");
-            let aside = stock.aside.checked_sub(both).expect("only what is aside is settled");
-            let free = stock.free.checked_add(unused).expect("free is at most the total");
-            (Stock { free, aside }, ())
-        });
+        #[cfg(any(loom, shuttle))]
+        {
+            self.truth.outside(-i64::from(granted));
+            if self.settle_wrongly(granted, unused) {
+                return;
+            }
+        }
+        let both = granted.checked_add(unused).expect("an allotment is at most the total");
+        let change = u64::from(unused).wrapping_sub(u64::from(both) << 32);
+        let stock = Stock::from_bits(self.units.fetch_add(change, Ordering::AcqRel));
+        assert!(stock.aside >= both, "only what is aside is settled");
+        assert!(stock.free.checked_add(unused).is_some(), "free is at most the total");
+        #[cfg(any(loom, shuttle))]
+        self.truth.moved();
     }
 
-    /// Units given back by a durable entry join free.
+    /// Units given back by a durable entry join free. One step that cannot fail.
     ///
     /// # Panics
     /// More than 2^32 - 1 units would be free: units were given back twice.
     pub fn give_back(&self, units: u32) {
-        self.change(|stock| {
-            let free = stock.free.checked_add(units).expect("free is at most the total");
-            (Stock { free, ..stock }, ())
-        });
+        let stock = Stock::from_bits(self.units.fetch_add(u64::from(units), Ordering::AcqRel));
+        assert!(stock.free.checked_add(units).is_some(), "free is at most the total");
+        #[cfg(any(loom, shuttle))]
+        {
+            self.truth.outside(i64::from(units));
+            self.give_back_wrongly(units);
+            self.truth.moved();
+        }
     }
 
     /// Recovery: this many units are free, none aside, `held` in held orders.
@@ -97,36 +139,19 @@ impl StockWord {
     pub(crate) fn held(&self) -> &HeldMeter {
         &self.held
     }
-
-    fn change<T>(&self, mut step: impl FnMut(Stock) -> (Stock, T)) -> T {
-        let mut bits = self.units.load(Ordering::Acquire);
-        loop {
-            let (stock, result) = step(Stock::from_bits(bits));
-            let next = stock.to_bits();
-            if next == bits {
-                return result;
-            }
-            let swap =
-                self.units.compare_exchange_weak(bits, next, Ordering::AcqRel, Ordering::Acquire);
-            match swap {
-                Ok(_) => return result,
-                Err(now) => bits = now,
-            }
-        }
-    }
 }
 
 /// How many units are held on the node, and when some were held last: what tells a buyer whether a
 /// retry after `sold_out` makes sense. A hint: no promise rests on it.
 #[derive(Debug)]
 pub(crate) struct HeldMeter {
-    units: AtomicU64,
-    seen_ms: AtomicU64,
+    units: hint::AtomicU64,
+    seen_ms: hint::AtomicU64,
 }
 
 impl HeldMeter {
     const fn new() -> Self {
-        Self { units: AtomicU64::new(0), seen_ms: AtomicU64::new(0) }
+        Self { units: hint::AtomicU64::new(0), seen_ms: hint::AtomicU64::new(0) }
     }
 
     /// A shard's held units changed by this much. The sum of all shards never falls below 0.

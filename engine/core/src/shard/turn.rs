@@ -48,9 +48,16 @@ impl ShardMachine {
 
     /// Sums what the turn's reserves ask. Too much is harmless (it goes back when the turn ends),
     /// so only what is cheap to know is left out.
+    ///
+    /// A basket that has waited is left out too: it takes its SKUs one by one, in ascending order,
+    /// and none behind one that is short. Two baskets that share SKUs could else take each other's
+    /// units turn after turn, until both are told `busy`.
     fn ask_for_units(&mut self, requests: &[Request]) {
         for request in requests {
             let Command::Reserve(reserve) = &request.command else { continue };
+            if request.waits > 0 && reserve.lines.len() > 1 {
+                continue;
+            }
             let Some(sale) = self.books.find(reserve.sale) else { continue };
             let Some(rules) = self.books.sale(sale).rules else { continue };
             if rules.window.state(self.now) != SaleState::Live || self.is_known(reserve) {
