@@ -6,6 +6,7 @@
 mod commands;
 mod handshake;
 mod parser;
+pub mod scripts;
 mod session;
 mod writer;
 

@@ -4,6 +4,7 @@
 //! bytes. A session never waits, never reads a clock and owns no socket. It bounds what it buffers:
 //! the driver stops reading while [`Session::in_flight`] is at the limit.
 
+use crate::resp::scripts::Scripts;
 use std::sync::Arc;
 use stockade_protocol::ids::TimestampMs;
 use stockade_protocol::text::ConsumerName;
@@ -139,6 +140,8 @@ pub struct ServerInfo {
     pub tokens: Vec<String>,
     /// Requests of one connection in flight at most.
     pub in_flight_max: u32,
+    /// Scripts that stand for commands, over RESP.
+    pub scripts: Scripts,
 }
 
 /// See the module.

@@ -3,6 +3,7 @@
 //! The file is TOML; an unknown key is refused with the nearest known one. Nothing here touches the
 //! system.
 
+use crate::resp::scripts::{ScriptSettings, Scripts};
 use clap::Args;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -83,6 +84,7 @@ struct File {
     segment_bytes: Option<u64>,
     segments_unarchived_max: Option<u32>,
     keep_after_ack: Option<Time>,
+    scripts: Vec<ScriptSettings>,
 }
 
 /// The names of [`File`]'s keys.
@@ -104,6 +106,7 @@ const KEYS: &[&str] = &[
     "segment_bytes",
     "segments_unarchived_max",
     "keep_after_ack",
+    "scripts",
 ];
 
 /// A time as people write it.
@@ -154,6 +157,8 @@ pub struct Settings {
     pub segments_unarchived_max: u32,
     /// How long entries are kept after every consumer has acknowledged them.
     pub keep_after_ack: Duration,
+    /// Scripts that stand for commands, over RESP.
+    pub scripts: Scripts,
 }
 
 /// What the machine has.
@@ -217,6 +222,10 @@ impl Settings {
                 .segments_unarchived_max
                 .unwrap_or(log.segments_unarchived_max),
             keep_after_ack: file.keep_after_ack.map_or(log.keep_after_ack, |time| time.0),
+            scripts: Scripts::new(
+                &file.scripts,
+                flags.config.as_deref().and_then(Path::parent).unwrap_or(Path::new("")),
+            )?,
         };
         settings.check(machine)?;
         Ok(settings)
@@ -362,7 +371,7 @@ mod tests {
                     restart_grace = '0s'\nflush_every = '5ms'\ntokens = []\n\
                     connections_max = 7\nin_flight_max = 8\nqueue_max = 9\n\
                     disk_bytes_max = 10\nsegment_bytes = 16777216\n\
-                    segments_unarchived_max = 12\nkeep_after_ack = '13s'";
+                    segments_unarchived_max = 12\nkeep_after_ack = '13s'\nscripts = []";
         assert_eq!(file.lines().count(), KEYS.len());
         let settings = merge(Flags::default(), file).unwrap();
         assert_eq!(

@@ -81,6 +81,7 @@ fn refuse(mut stream: TcpStream) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resp::scripts::Scripts;
     use crate::session::ServerInfo;
     use std::io::{Read, Write};
     use std::net::SocketAddr;
@@ -106,6 +107,7 @@ mod tests {
                 started_at: TimestampMs::new(1),
                 tokens: Vec::new(),
                 in_flight_max: 100,
+                scripts: Scripts::default(),
             })
         }
 

@@ -6,6 +6,7 @@
 use super::commands::{self, Parsed};
 use super::handshake::{Connection, Effect};
 use super::parser::parse;
+use super::scripts::{Script, Value, sha1_of};
 use super::writer::Writer;
 use crate::session::{Action, FeedAnswer, FeedRequest, Received, ServerInfo, Session};
 use std::collections::VecDeque;
@@ -18,13 +19,22 @@ const IN_FLIGHT_MAX: usize = 16 * 1024;
 /// Bytes of answers that wait for one before them; while there are more nothing is taken.
 const QUEUE_BYTES_MAX: usize = 256 << 10;
 
+/// A request whose answer has not left.
+#[derive(Debug)]
+enum Slot {
+    /// Its answer is still to come; a script's answer becomes the script's value.
+    Waiting(Option<Arc<Script>>),
+    /// Its answer waits for those before it.
+    Ready(Vec<u8>),
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct RespSession {
     info: Arc<ServerInfo>,
     connection: Connection,
-    /// Answers in the order of their requests; `None` is still to come.
-    queue: VecDeque<Option<Vec<u8>>>,
+    /// In the order of the requests.
+    queue: VecDeque<Slot>,
     /// The tag of the queue's front.
     front: u64,
     /// Bytes of answers in the queue.
@@ -62,15 +72,20 @@ impl RespSession {
         self.front + self.queue.len() as u64
     }
 
+    fn slot(&mut self, tag: u64) -> Option<&mut Slot> {
+        let at = usize::try_from(tag.checked_sub(self.front)?).ok()?;
+        self.queue.get_mut(at)
+    }
+
     /// An answer is there: it goes out, with those behind it that waited for it.
     fn answered(&mut self, tag: u64, bytes: Vec<u8>, out: &mut Vec<u8>) {
-        let at = tag.checked_sub(self.front).and_then(|at| usize::try_from(at).ok());
-        if let Some(slot) = at.and_then(|at| self.queue.get_mut(at)) {
-            self.queue_bytes += bytes.len();
-            *slot = Some(bytes);
+        let count = bytes.len();
+        if let Some(slot) = self.slot(tag) {
+            *slot = Slot::Ready(bytes);
+            self.queue_bytes += count;
         }
-        while let Some(Some(_)) = self.queue.front() {
-            if let Some(Some(bytes)) = self.queue.pop_front() {
+        while let Some(Slot::Ready(_)) = self.queue.front() {
+            if let Some(Slot::Ready(bytes)) = self.queue.pop_front() {
                 self.queue_bytes -= bytes.len();
                 out.extend_from_slice(&bytes);
                 self.front += 1;
@@ -88,7 +103,7 @@ impl RespSession {
         let mut bytes = Vec::new();
         write(&mut Writer { out: &mut bytes, three });
         self.queue_bytes += bytes.len();
-        self.queue.push_back(Some(bytes));
+        self.queue.push_back(Slot::Ready(bytes));
     }
 
     /// Takes one command; true if the connection ends after it.
@@ -103,6 +118,10 @@ impl RespSession {
         let name = String::from_utf8_lossy(name).to_uppercase();
         if name.starts_with("STOCK.") {
             self.stock(&name, rest, out, actions);
+            return false;
+        }
+        if matches!(name.as_str(), "EVALSHA" | "EVAL" | "SCRIPT") {
+            self.script(&name, rest, out, actions);
             return false;
         }
         let (info, mut bytes) = (self.info.clone(), Vec::new());
@@ -137,11 +156,11 @@ impl RespSession {
         let tag = self.tag_next();
         match commands::parse(name, arguments) {
             Parsed::Command(command) => {
-                self.queue.push_back(None);
+                self.queue.push_back(Slot::Waiting(None));
                 actions.push(Action::Command { tag, command });
             }
             Parsed::Feed(request) => {
-                self.queue.push_back(None);
+                self.queue.push_back(Slot::Waiting(None));
                 if matches!(request, FeedRequest::Pull { .. }) {
                     self.pull = Some(tag);
                 }
@@ -151,6 +170,109 @@ impl RespSession {
             Parsed::Error(text) => self.say(out, |w| w.error(&text)),
             Parsed::Unknown => self.unknown(name, out),
         }
+    }
+
+    /// `EVAL`, `EVALSHA` and `SCRIPT`: only registered scripts are known.
+    fn script(
+        &mut self,
+        name: &str,
+        arguments: &[&[u8]],
+        out: &mut Vec<u8>,
+        actions: &mut Vec<Action>,
+    ) {
+        if !self.connection.allowed {
+            return self.say(out, |w| w.error("NOAUTH Authentication required."));
+        }
+        match (name, arguments) {
+            ("SCRIPT", [word, rest @ ..]) => self.script_verb(word, rest, out),
+            ("EVALSHA" | "EVAL", [text, count, rest @ ..]) => {
+                let sha1 = if name == "EVAL" { sha1_of(text).into_bytes() } else { text.to_vec() };
+                let Some(script) = self.info.scripts.get(&sha1).cloned() else {
+                    return self.unknown_script(name, &sha1, out);
+                };
+                let count = commands::decimal(count).and_then(|count| usize::try_from(count).ok());
+                match count.filter(|count| *count <= rest.len()) {
+                    Some(count) => self.run(&script, rest.split_at(count), out, actions),
+                    None => {
+                        let why = "ERR Number of keys can't be greater than number of args";
+                        self.say(out, |w| w.error(why));
+                    }
+                }
+            }
+            _ => {
+                let name = name.to_lowercase();
+                let why = format!("ERR wrong number of arguments for '{name}' command");
+                self.say(out, |w| w.error(&why));
+            }
+        }
+    }
+
+    /// Clients answer `NOSCRIPT` with `EVAL` of the text: there it is said what to do.
+    fn unknown_script(&mut self, name: &str, sha1: &[u8], out: &mut Vec<u8>) {
+        if name == "EVALSHA" {
+            return self.say(out, |w| w.error("NOSCRIPT No matching script. Please use EVAL."));
+        }
+        let sha1 = String::from_utf8_lossy(sha1);
+        let why = format!(
+            "ERR no Lua runs here, and script {sha1} is not registered: add it to [[scripts]] in \
+             the server's config file"
+        );
+        self.say(out, |w| w.error(&why));
+    }
+
+    fn script_verb(&mut self, word: &[u8], rest: &[&[u8]], out: &mut Vec<u8>) {
+        match (word.to_ascii_uppercase().as_slice(), rest) {
+            (b"LOAD", [text]) => {
+                let sha1 = sha1_of(text);
+                if self.info.scripts.get(sha1.as_bytes()).is_none() {
+                    return self.unknown_script("EVAL", sha1.as_bytes(), out);
+                }
+                self.say(out, |w| w.text(&sha1));
+            }
+            (b"EXISTS", [_, ..]) => {
+                let scripts = &self.info.scripts;
+                let known: Vec<bool> =
+                    rest.iter().map(|sha1| scripts.get(sha1).is_some()).collect();
+                self.say(out, |w| {
+                    w.array(known.len());
+                    known.iter().for_each(|known| w.integer(i64::from(*known)));
+                });
+            }
+            // Registered scripts stay.
+            (b"FLUSH", _) => self.say(out, |w| w.simple("OK")),
+            _ => self.say(out, |w| w.error("ERR unknown subcommand of SCRIPT")),
+        }
+    }
+
+    /// Has the command decided that a script stands for.
+    fn run(
+        &mut self,
+        script: &Arc<Script>,
+        (keys, arguments): (&[&[u8]], &[&[u8]]),
+        out: &mut Vec<u8>,
+        actions: &mut Vec<Action>,
+    ) {
+        let words = script.command(keys, arguments);
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let name = String::from_utf8_lossy(words[0]).to_uppercase();
+        let tag = self.tag_next();
+        match commands::parse(&name, &words[1..]) {
+            Parsed::Command(command) => {
+                self.queue.push_back(Slot::Waiting(Some(script.clone())));
+                actions.push(Action::Command { tag, command });
+            }
+            Parsed::Reply(reply) => self.say(out, |w| write_value(w, script, &reply)),
+            Parsed::Error(text) => self.say(out, |w| w.error(&text)),
+            Parsed::Feed(_) | Parsed::Unknown => self.unknown(&name, out),
+        }
+    }
+}
+
+fn write_value(w: &mut Writer<'_>, script: &Script, reply: &Reply) {
+    match script.value(reply) {
+        Some(Value::Number(number)) => w.integer(number),
+        Some(Value::Text(text)) => w.text(&text),
+        None => w.error("BUSY nothing was decided, try again"),
     }
 }
 
@@ -181,7 +303,11 @@ impl Session for RespSession {
 
     fn reply(&mut self, tag: u64, reply: Reply, out: &mut Vec<u8>) {
         let mut bytes = Vec::new();
-        Writer { out: &mut bytes, three: self.connection.three }.reply(&reply);
+        let mut w = Writer { out: &mut bytes, three: self.connection.three };
+        match self.queue.get((tag - self.front) as usize) {
+            Some(Slot::Waiting(Some(script))) => write_value(&mut w, script, &reply),
+            _ => w.reply(&reply),
+        }
         self.answered(tag, bytes, out);
     }
 
@@ -212,11 +338,16 @@ impl Session for RespSession {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scripts::{ScriptSettings, Scripts};
     use super::*;
     use stockade_protocol::Outcome;
     use stockade_protocol::reply::{RETRY_NEVER, ReserveReply};
 
     fn session(tokens: &[&str]) -> RespSession {
+        with_scripts(tokens, Scripts::default())
+    }
+
+    fn with_scripts(tokens: &[&str], scripts: Scripts) -> RespSession {
         RespSession::new(Arc::new(ServerInfo {
             version: "stockade 0.1.0".into(),
             durability: "group",
@@ -227,6 +358,7 @@ mod tests {
             started_at: TimestampMs::new(1),
             tokens: tokens.iter().map(|token| (*token).to_owned()).collect(),
             in_flight_max: 100,
+            scripts,
         }))
     }
 
@@ -289,6 +421,47 @@ mod tests {
         assert!(
             session.receive(&echo.as_bytes()[taken..], now, &mut out, &mut actions).consumed > 0
         );
+    }
+
+    #[test]
+    fn a_registered_script_is_a_command_and_its_outcome_a_value() {
+        #[derive(serde::Deserialize)]
+        struct File {
+            scripts: Vec<ScriptSettings>,
+        }
+        let file: File = toml::from_str(
+            "[[scripts]]\nsha1 = \"e0e1f9fabfc9d4800c877a703b823ac0578ff8db\"\notherwise = -1\n\
+             command = \"STOCK.RESERVE 1 {ARGV[1]} {ARGV[2]} {KEYS[1]#stock:} 1\"\n\
+             returns = { held = 1, sold_out = 0 }\n",
+        )
+        .unwrap();
+        let scripts = Scripts::new(&file.scripts, std::path::Path::new("")).unwrap();
+        let sha1 = "E0E1F9FABFC9D4800C877A703B823AC0578FF8DB";
+        let mut session = with_scripts(&[], scripts);
+        let call = format!("EVALSHA {sha1} 1 stock:9 7 r1");
+        let (out, actions, _) = send(&mut session, &call);
+        assert!(out.is_empty() && format!("{actions:?}").contains("Reserve"), "{actions:?}");
+        let mut out = Vec::new();
+        let sold_out = ReserveReply::rejected(Outcome::SoldOut, RETRY_NEVER);
+        session.reply(1, Reply::Reserve(sold_out), &mut out);
+        assert_eq!(out, b":0\r\n");
+        // A malformed argument is an outcome too, and is answered at once.
+        assert_eq!(send(&mut session, &format!("EVALSHA {sha1} 1 stock:9 -7 r1")).0, ":-1\r\n");
+        assert_eq!(
+            send(&mut session, "*4\r\n$4\r\nEVAL\r\n$8\r\nreturn 1\r\n$1\r\n0\r\n$1\r\n7").0,
+            ":-1\r\n"
+        );
+        let load = |text: &str| format!("*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n$8\r\n{text}");
+        let loaded = format!("$40\r\n{}\r\n", sha1.to_lowercase());
+        assert_eq!(send(&mut session, &load("return 1")).0, loaded);
+        assert!(send(&mut session, &load("return 2")).0.starts_with("-ERR no Lua runs here"));
+        assert_eq!(
+            send(&mut session, &format!("SCRIPT EXISTS {sha1} abc")).0,
+            "*2\r\n:1\r\n:0\r\n"
+        );
+        assert!(send(&mut session, "EVALSHA abc 0").0.starts_with("-NOSCRIPT"));
+        assert!(send(&mut session, "EVAL x 0").0.starts_with("-ERR no Lua runs here"));
+        assert!(send(&mut session, &format!("EVALSHA {sha1} 3 a")).0.starts_with("-ERR Number"));
     }
 
     #[test]
