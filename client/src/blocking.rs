@@ -4,6 +4,7 @@
 use crate::builder::ClientBuilder;
 use crate::error::Error;
 use crate::feed::{FeedRun, SubscribeOptions};
+use crate::register::ShutdownReport;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use stockade_protocol::{Command, Lsn, PartitionId, Reply};
@@ -88,6 +89,15 @@ impl Client {
     /// As [`crate::Client::call`].
     pub fn call(&self, command: Command) -> Result<Reply, Error> {
         self.wait(|client| async move { client.call(command).await })
+    }
+
+    /// As [`crate::Client::shutdown`].
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the runtime is gone.
+    pub fn shutdown(&self, grace: Duration) -> Result<ShutdownReport, Error> {
+        let client = self.client.clone();
+        self.runtime.wait(async move { client.shutdown(grace).await })
     }
 
     /// Begins to read the feed.

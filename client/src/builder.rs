@@ -13,17 +13,34 @@ pub enum WhenFull {
     FailFast,
 }
 
+/// What a call does when the answer is `busy` or `throttled`: nothing was done, and the answer says
+/// when to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenBusy {
+    /// Give that answer to the caller.
+    Answer,
+    /// Ask again after the hint as long as the deadline allows; then give the last such answer.
+    Retry,
+}
+
 /// Settings; [`Self::connect`] makes the client.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until connect"]
 pub struct ClientBuilder {
-    pub(crate) address: String,
+    /// At least one.
+    pub(crate) addresses: Vec<String>,
     pub(crate) token: String,
     pub(crate) name: String,
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
+    pub(crate) attempt_timeout: Duration,
     pub(crate) in_flight_max: usize,
+    pub(crate) orphans_max: usize,
     pub(crate) when_full: WhenFull,
+    pub(crate) when_busy: WhenBusy,
+    pub(crate) backoff_base: Duration,
+    pub(crate) backoff_cap: Duration,
+    pub(crate) frame_crc: bool,
     pub(crate) connections_per_shard: usize,
 }
 
@@ -31,13 +48,19 @@ impl ClientBuilder {
     /// Settings for a server's common address (`host:port`).
     pub fn new(address: impl Into<String>) -> Self {
         Self {
-            address: address.into(),
+            addresses: vec![address.into()],
             token: String::new(),
             name: "stockade-client".into(),
             connect_timeout: Duration::from_secs(1),
             request_timeout: Duration::from_secs(5),
+            attempt_timeout: Duration::from_millis(1500),
             in_flight_max: 1024,
+            orphans_max: 256,
             when_full: WhenFull::Wait,
+            when_busy: WhenBusy::Answer,
+            backoff_base: Duration::from_millis(10),
+            backoff_cap: Duration::from_secs(1),
+            frame_crc: false,
             connections_per_shard: 1,
         }
     }
@@ -54,6 +77,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Another address of the same engine (a second name, a proxy), tried when the ones before it
+    /// are not reached.
+    pub fn also(mut self, address: impl Into<String>) -> Self {
+        self.addresses.push(address.into());
+        self
+    }
+
     /// How long one attempt to connect may take. Default: 1 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
@@ -66,7 +96,44 @@ impl ClientBuilder {
         self
     }
 
-    /// Calls in flight on one connection. Default: 1024.
+    /// How long a request may be without an answer before it is asked again, with the same request
+    /// id and on another connection. The first answer counts. Default: 1.5 s.
+    pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
+        self.attempt_timeout = timeout.max(Duration::from_millis(1));
+        self
+    }
+
+    /// The waits between attempts on lost connections, and between attempts to connect: evenly
+    /// spread below a bound that begins with `base` and doubles up to `cap`. Default: 10 ms, 1 s.
+    pub fn backoff(mut self, base: Duration, cap: Duration) -> Self {
+        self.backoff_base = base.max(Duration::from_millis(1));
+        self.backoff_cap = cap.max(self.backoff_base);
+        self
+    }
+
+    /// What to do when the engine has no time now. Default: give the answer.
+    pub fn when_busy(mut self, when_busy: WhenBusy) -> Self {
+        self.when_busy = when_busy;
+        self
+    }
+
+    /// Requests on one connection that were given up unanswered (their futures were dropped, or
+    /// their deadlines passed). Each takes a place in flight until its answer comes; a connection
+    /// with more of them is replaced. Never more than `in_flight_max - 1`. Default: 256.
+    pub fn orphans_max(mut self, count: usize) -> Self {
+        self.orphans_max = count;
+        self
+    }
+
+    /// A CRC-32C on every frame to the server, for networks that are not to be trusted with
+    /// checksums of their own. Default: no.
+    pub fn frame_crc(mut self, crc: bool) -> Self {
+        self.frame_crc = crc;
+        self
+    }
+
+    /// Calls in flight on one connection, those that were given up included. The server's own
+    /// bound holds too. Default: 1024.
     pub fn in_flight_max(mut self, count: usize) -> Self {
         self.in_flight_max = count.max(1);
         self

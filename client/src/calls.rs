@@ -12,7 +12,7 @@ use stockade_protocol::text::{ConsumerName, PaymentRef, Reason};
 use stockade_protocol::wire::{ConsumerInfo, Request, Response};
 use stockade_protocol::{Command, OrderId, Reply, RequestId, SaleId, SalePatch, SkuId, UserId};
 
-fn unexpected(reply: &Reply) -> Error {
+pub(crate) fn unexpected(reply: &Reply) -> Error {
     match reply {
         // A question that the engine could not decide now.
         Reply::Busy { retry_after_ms } => Error::Server {
@@ -40,25 +40,6 @@ impl Client {
     /// See [`Error`]. Rejections are answers.
     pub async fn reserve(&self, reserve: Reserve) -> Result<ReserveReply, Error> {
         verb!(self, Command::Reserve(reserve), Reply::Reserve(reply) => reply)
-    }
-
-    /// Many reserves, all at the same time; answers in the order of the input.
-    pub async fn reserve_many(
-        &self,
-        reserves: impl IntoIterator<Item = Reserve>,
-    ) -> Vec<Result<ReserveReply, Error>> {
-        let calls: Vec<_> = reserves
-            .into_iter()
-            .map(|reserve| {
-                let client = self.clone();
-                tokio::spawn(async move { client.reserve(reserve).await })
-            })
-            .collect();
-        let mut replies = Vec::with_capacity(calls.len());
-        for call in calls {
-            replies.push(call.await.unwrap_or(Err(Error::Closed)));
-        }
-        replies
     }
 
     /// The order is paid with this reference.
@@ -229,7 +210,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn consumers(&self) -> Result<Vec<ConsumerInfo>, Error> {
-        match self.exchange(0, Request::Consumers, None).await? {
+        match self.ask(Request::Consumers).await? {
             Response::Consumers(consumers) => Ok(consumers),
             other => Err(Error::Protocol(format!("{other:?} as a list of consumers"))),
         }
@@ -240,7 +221,7 @@ impl Client {
     /// # Errors
     /// See [`Error`]; a name that is not known is a [`Error::Server`].
     pub async fn consumer_drop(&self, name: ConsumerName) -> Result<(), Error> {
-        self.exchange(0, Request::ConsumerDrop(name), None).await.map(|_| ())
+        self.ask(Request::ConsumerDrop(name)).await.map(|_| ())
     }
 
     /// Asks the server for its clock.
@@ -248,7 +229,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn ping(&self) -> Result<TimestampMs, Error> {
-        match self.exchange(0, Request::Ping, None).await? {
+        match self.ask(Request::Ping).await? {
             Response::Pong { server_time } => Ok(server_time),
             other => Err(Error::Protocol(format!("{other:?} as a pong"))),
         }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 use stockade_protocol::wire::ErrorCode;
-use stockade_protocol::{Command, OrderId, RequestId, SaleId, UserId};
+use stockade_protocol::{Command, Lsn, OrderId, PartitionId, RequestId, SaleId, UserId};
 
 /// A call that has no answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// No connection within the deadline; nothing was sent, so nothing was done.
     #[error("{address} was not reached within {within:?}: {why}")]
@@ -17,8 +18,12 @@ pub enum Error {
         /// The last failure.
         why: String,
     },
-    /// It was sent and no answer came: it may have been decided. Ask again with the same request
-    /// id, or [`crate::Client::resolve`] it.
+    /// It was sent and no answer came that rules out that it was (or will be) decided. Ask again
+    /// with the same request id, or [`crate::Client::resolve`] it.
+    ///
+    /// Also the end of a call whose first attempt was lost and whose repetition was rejected in a
+    /// way that the server does not remember (`sold_out`, say): the lost attempt may still win.
+    /// [`crate::Client::withdraw`] makes sure that it does not.
     #[error("in doubt: {0}")]
     InDoubt(InDoubt),
     /// A question was sent and no answer came; nothing can have changed.
@@ -34,6 +39,32 @@ pub enum Error {
         code: ErrorCode,
         /// One plain sentence.
         message: String,
+    },
+    /// The request is larger than the server takes. Nothing was sent.
+    #[error("a request of {bytes} bytes; the server takes {bytes_max}")]
+    TooLarge {
+        /// Of its body.
+        bytes: usize,
+        /// The server's bound.
+        bytes_max: u32,
+    },
+    /// The feed broke off and was not resumed within its time, or could not be: subscribe again
+    /// from the cursors that were processed.
+    #[error("the feed broke off: {why}")]
+    FeedLost {
+        /// The last failure.
+        why: String,
+    },
+    /// The feed left entries out without a word, or gave some twice. The next call subscribes again
+    /// at the entry that was expected.
+    #[error("the feed of partition {partition} goes on at LSN {found} instead of {expected}")]
+    FeedHole {
+        /// Where.
+        partition: PartitionId,
+        /// The LSN that had to come.
+        expected: Lsn,
+        /// The one that came.
+        found: Lsn,
     },
     /// The server sent what this client cannot read.
     #[error("the server sent {0}")]

@@ -35,16 +35,26 @@ mod calls;
 mod client;
 mod connection;
 mod error;
+mod exchange;
 mod feed;
 mod jitter;
+mod many;
+mod push_queue;
 mod raw;
+mod register;
 mod session;
+mod slots;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
 
-pub use builder::{ClientBuilder, WhenFull};
+pub use builder::{ClientBuilder, WhenBusy, WhenFull};
 pub use client::{Client, Topology};
 pub use error::{Error, InDoubt};
 pub use feed::{FeedRun, FeedSubscription, SubscribeOptions};
 pub use raw::RawConnection;
+pub use register::ShutdownReport;
 pub use session::{Session, SessionError};
 /// Ids, commands and answers.
 pub use stockade_protocol as protocol;

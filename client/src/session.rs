@@ -2,7 +2,7 @@
 //! out. No socket, no clock.
 
 use stockade_protocol::wire::{
-    BODY_BYTES_MAX, FrameError, Hello, PREFACE, PROTOCOL_VERSION, Request, Response,
+    BODY_BYTES_MAX, FrameError, Hello, PREFACE, PROTOCOL_VERSION, Request, Response, add_crc,
     decode_response, encode_request, split,
 };
 
@@ -32,9 +32,22 @@ pub struct Session {
     input: Vec<u8>,
     /// Bytes of `input` that were used up.
     taken: usize,
+    crc: bool,
 }
 
 impl Session {
+    /// Puts a checksum on every frame it sends. (Those that come with one are always checked.)
+    pub fn with_crc(mut self, crc: bool) -> Self {
+        self.crc = crc;
+        self
+    }
+
+    /// Two halves after the handshake: one goes on with the numbers, the other with the bytes.
+    pub(crate) fn split(self) -> (Self, Self) {
+        let Self { correlation_last, crc, .. } = self;
+        (Self { correlation_last, crc, ..Self::default() }, self)
+    }
+
     /// The first bytes: preface and HELLO.
     pub fn hello(&mut self, name: &str, token: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(&PREFACE);
@@ -51,7 +64,11 @@ impl Session {
     /// Appends a request; gives the number that its answer will carry.
     pub fn send(&mut self, request: &Request, out: &mut Vec<u8>) -> u64 {
         self.correlation_last += 1;
+        let start = out.len();
         encode_request(request, self.correlation_last, out);
+        if self.crc {
+            add_crc(out, start);
+        }
         self.correlation_last
     }
 
