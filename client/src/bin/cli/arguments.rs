@@ -43,7 +43,8 @@ pub enum Verb {
     /// A live table of the sales, or of one sale's SKUs.
     Top {
         /// Only this sale, SKU by SKU.
-        sale: Option<u64>,
+        #[arg(allow_negative_numbers = true)]
+        sale: Option<String>,
         /// Print once and end.
         #[arg(long)]
         once: bool,

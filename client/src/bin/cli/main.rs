@@ -28,33 +28,42 @@ fn main() -> ExitCode {
         eprintln!("the runtime could not be started");
         return ExitCode::from(3);
     };
-    match runtime.block_on(run(arguments)) {
+    let out = Output { json: arguments.json };
+    match runtime.block_on(run(arguments, &out)) {
         Ok(code) => code,
         Err(failure) => {
+            if let Failure::BadRequest(_, form) = &failure {
+                out.object(form);
+            }
             eprintln!("{failure}");
             failure.exit_code()
         }
     }
 }
 
-async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let out = Output { json: arguments.json };
+/// Where the server is. A verb connects when its arguments are read: what can be refused without
+/// the server is refused without it.
+pub struct Server(ClientBuilder);
+
+impl Server {
+    /// Connects.
+    pub async fn connect(&self) -> Result<Client, Failure> {
+        Ok(self.0.clone().connect().await?)
+    }
+}
+
+async fn run(arguments: Arguments, out: &Output) -> Result<ExitCode, Failure> {
     let settings = ClientBuilder::new(&arguments.server)
         .name("stockade-cli")
         .token(arguments.token.clone())
         .connect_timeout(arguments.timeout)
         .request_timeout(arguments.timeout);
-    // What can be refused without the server is refused first.
-    let prepared = match &arguments.verb {
-        Verb::Sale(sale::Verb::Put { file }) => Some(sale::read_file(file)?),
-        _ => None,
-    };
-    let client: Client = settings.connect().await?;
+    let server = Server(settings);
     match arguments.verb {
-        Verb::Sale(verb) => sale::run(&client, &out, verb, prepared).await,
-        Verb::Stock(verb) => stock::run(&client, &out, verb).await,
-        Verb::Order(verb) => order::run(&client, &out, verb).await,
-        Verb::Feed(verb) => feed::run(&client, &out, verb).await,
-        Verb::Top { sale, once } => stock::top(&client, &out, sale, once).await,
+        Verb::Sale(verb) => sale::run(&server, out, verb).await,
+        Verb::Stock(verb) => stock::run(&server, out, verb).await,
+        Verb::Order(verb) => order::run(&server, out, verb).await,
+        Verb::Feed(verb) => feed::run(&server, out, verb).await,
+        Verb::Top { sale, once } => stock::top(&server, out, sale, once).await,
     }
 }

@@ -1,16 +1,15 @@
 //! `order reserve|show|list|status|confirm|cancel|withdraw|extend|return`.
 
-use crate::output::{Failure, Output, exit_of, id};
+use crate::Server;
+use crate::output::{Failure, Output, exit_of, good, id, moment, request_id};
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::process::ExitCode;
-use stockade_client::Client;
 use stockade_client::protocol::command::{Line, Lines, OrderList, Reserve, Return};
-use stockade_client::protocol::ids::TimestampMs;
-use stockade_client::protocol::reply::OrderReply;
+use stockade_client::protocol::reply::{OrderReply, OrderView, RETRY_NEVER, ReserveReply};
 use stockade_client::protocol::text::{OrderData, PaymentRef, Reason};
 use stockade_client::protocol::{
-    OrderId, OrderState, RequestId, SaleId, SkuId, UserId, json as forms,
+    OrderId, OrderState, Outcome, RequestId, SaleId, SkuId, UserId, json as forms,
 };
 
 /// What to do with orders.
@@ -21,16 +20,17 @@ pub enum Verb {
     /// An order as it stands.
     Show {
         /// The order.
-        order: u64,
+        #[arg(allow_negative_numbers = true)]
+        order: String,
     },
     /// A sale's orders.
     List {
         /// The sale.
-        #[arg(long)]
-        sale: u64,
+        #[arg(long, allow_negative_numbers = true)]
+        sale: String,
         /// Only this user's.
-        #[arg(long)]
-        user: Option<u64>,
+        #[arg(long, allow_negative_numbers = true)]
+        user: Option<String>,
         /// Only in this state.
         #[arg(long)]
         state: Option<String>,
@@ -40,7 +40,8 @@ pub enum Verb {
     /// The order is paid.
     Confirm {
         /// The order.
-        order: u64,
+        #[arg(allow_negative_numbers = true)]
+        order: String,
         /// The payment provider's reference.
         #[arg(long)]
         payment: String,
@@ -48,7 +49,8 @@ pub enum Verb {
     /// Give a held order back.
     Cancel {
         /// The order.
-        order: u64,
+        #[arg(allow_negative_numbers = true)]
+        order: String,
         /// Why.
         #[arg(long, default_value = "")]
         reason: String,
@@ -58,20 +60,22 @@ pub enum Verb {
     /// Move a held order's deadline.
     Extend {
         /// The order.
-        order: u64,
+        #[arg(allow_negative_numbers = true)]
+        order: String,
         /// The new deadline, ms since 1970.
-        #[arg(long)]
-        until: u64,
+        #[arg(long, allow_negative_numbers = true)]
+        until: String,
     },
     /// Give units of a confirmed order back.
     Return {
         /// The order.
-        order: u64,
+        #[arg(allow_negative_numbers = true)]
+        order: String,
         /// Makes a repetition harmless.
-        #[arg(long)]
+        #[arg(long, allow_negative_numbers = true)]
         request: String,
         /// SKU=QTY; none: all that is left.
-        #[arg(long)]
+        #[arg(long, allow_hyphen_values = true)]
         line: Vec<String>,
         /// The units leave the sale.
         #[arg(long)]
@@ -88,36 +92,36 @@ pub struct ReserveArguments {
     #[command(flatten)]
     key: RequestArguments,
     /// SKU=QTY; several times for a basket.
-    #[arg(long, required = true)]
+    #[arg(long, required = true, allow_hyphen_values = true)]
     line: Vec<String>,
     /// Opaque text that travels with the order.
     #[arg(long, default_value = "")]
     data: String,
     /// Later than this (ms since 1970) nothing is done.
-    #[arg(long)]
-    not_after: Option<u64>,
+    #[arg(long, allow_negative_numbers = true)]
+    not_after: Option<String>,
 }
 
 /// Names a purchase.
 #[derive(Args, Debug)]
 pub struct RequestArguments {
     /// The sale.
-    #[arg(long)]
-    sale: u64,
+    #[arg(long, allow_negative_numbers = true)]
+    sale: String,
     /// The buyer.
-    #[arg(long)]
-    user: u64,
+    #[arg(long, allow_negative_numbers = true)]
+    user: String,
     /// The request id: the same one, the same order.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     request: String,
 }
 
 impl RequestArguments {
     fn ids(&self) -> Result<(SaleId, UserId, RequestId), Failure> {
         Ok((
-            id("sale", SaleId::new(self.sale))?,
-            id("user", UserId::new(self.user))?,
-            id("request", RequestId::parse(self.request.as_bytes()).ok())?,
+            id("sale", &self.sale, SaleId::new)?,
+            id("user", &self.user, UserId::new)?,
+            request_id(&self.request)?,
         ))
     }
 }
@@ -126,59 +130,79 @@ fn lines(texts: &[String]) -> Result<Lines, Failure> {
     let line = |text: &String| {
         let usage = || Failure::Usage(format!("{text:?} is not SKU=QTY"));
         let (sku, quantity) = text.split_once('=').ok_or_else(usage)?;
-        let number = sku.parse().map_err(|_| usage())?;
-        let quantity = quantity.parse().map_err(|_| usage())?;
-        Ok(Line { sku: id("sku", SkuId::new(number))?, quantity })
+        let sku = id("sku", sku, SkuId::new)?;
+        let quantity = id("quantity", quantity, |units| u32::try_from(units).ok())?;
+        Ok(Line { sku, quantity })
     };
     texts.iter().map(line).collect()
 }
 
-fn order_id(number: u64) -> Result<OrderId, Failure> {
-    id("order", OrderId::new(number))
+fn order_id(text: &str) -> Result<OrderId, Failure> {
+    id("order", text, OrderId::new)
+}
+
+/// How a verb answers to what is malformed.
+fn bad_request_of(verb: &Verb) -> Value {
+    let outcome = Outcome::BadRequest;
+    match verb {
+        Verb::Reserve(_) => forms::reserve_reply(&ReserveReply::rejected(outcome, RETRY_NEVER)),
+        Verb::List { .. } => json!({"outcome": outcome.word()}),
+        _ => forms::order_reply(&OrderReply { outcome, order: None, state: OrderState::Unknown }),
+    }
 }
 
 /// Runs a verb.
-pub async fn run(client: &Client, out: &Output, verb: Verb) -> Result<ExitCode, Failure> {
+pub async fn run(server: &Server, out: &Output, verb: Verb) -> Result<ExitCode, Failure> {
+    let form = bad_request_of(&verb);
+    decide(server, out, verb).await.map_err(|failure| failure.shaped(&form))
+}
+
+async fn decide(server: &Server, out: &Output, verb: Verb) -> Result<ExitCode, Failure> {
     match verb {
-        Verb::Reserve(arguments) => reserve(client, out, arguments).await,
+        Verb::Reserve(arguments) => reserve(server, out, arguments).await,
         Verb::Show { order } => {
-            let view = client.order(order_id(order)?).await?;
-            out.object(&forms::order_view(&view));
-            Ok(ExitCode::from(u8::from(view.state == OrderState::Unknown)))
+            let order = order_id(&order)?;
+            shown(out, &server.connect().await?.order(order).await?)
         }
-        Verb::List { sale, user, state } => list(client, out, (sale, user, state)).await,
+        Verb::List { sale, user, state } => list(server, out, (sale, user, state)).await,
         Verb::Status(key) => {
             let (sale, user, request) = key.ids()?;
-            let view = client.status(sale, user, request).await?;
-            out.object(&forms::order_view(&view));
-            Ok(ExitCode::from(u8::from(view.state == OrderState::Unknown)))
+            shown(out, &server.connect().await?.status(sale, user, request).await?)
         }
         Verb::Confirm { order, payment } => {
-            let payment = id("payment", PaymentRef::new(payment.as_bytes()).ok())?;
-            done(out, client.confirm(order_id(order)?, payment).await?)
+            let order = order_id(&order)?;
+            let payment = good("payment", &payment, PaymentRef::new(payment.as_bytes()).ok())?;
+            done(out, server.connect().await?.confirm(order, payment).await?)
         }
         Verb::Cancel { order, reason } => {
-            let reason = id("reason", Reason::new(reason.as_bytes()).ok())?;
-            done(out, client.cancel(order_id(order)?, reason).await?)
+            let order = order_id(&order)?;
+            let reason = good("reason", &reason, Reason::new(reason.as_bytes()).ok())?;
+            done(out, server.connect().await?.cancel(order, reason).await?)
         }
         Verb::Withdraw(key) => {
             let (sale, user, request) = key.ids()?;
-            done(out, client.withdraw(sale, user, request).await?)
+            done(out, server.connect().await?.withdraw(sale, user, request).await?)
         }
         Verb::Extend { order, until } => {
-            done(out, client.extend(order_id(order)?, TimestampMs::new(until)).await?)
+            let (order, until) = (order_id(&order)?, moment("until", &until)?);
+            done(out, server.connect().await?.extend(order, until).await?)
         }
         Verb::Return { order, request, line, no_restock, right_stays_used } => {
             let back = Return {
-                order: order_id(order)?,
-                request: id("request", RequestId::parse(request.as_bytes()).ok())?,
+                order: order_id(&order)?,
+                request: request_id(&request)?,
                 lines: lines(&line)?,
                 restock: !no_restock,
                 right: !right_stays_used,
             };
-            done(out, client.return_units(back).await?)
+            done(out, server.connect().await?.return_units(back).await?)
         }
     }
+}
+
+fn shown(out: &Output, view: &OrderView) -> Result<ExitCode, Failure> {
+    out.object(&forms::order_view(view));
+    Ok(ExitCode::from(u8::from(view.state == OrderState::Unknown)))
 }
 
 fn done(out: &Output, reply: OrderReply) -> Result<ExitCode, Failure> {
@@ -187,7 +211,7 @@ fn done(out: &Output, reply: OrderReply) -> Result<ExitCode, Failure> {
 }
 
 async fn reserve(
-    client: &Client,
+    server: &Server,
     out: &Output,
     arguments: ReserveArguments,
 ) -> Result<ExitCode, Failure> {
@@ -197,21 +221,21 @@ async fn reserve(
         user,
         request,
         lines: lines(&arguments.line)?,
-        data: id("data", OrderData::new(arguments.data.as_bytes()))?,
-        not_after: arguments.not_after.map(TimestampMs::new),
+        data: good("data", &arguments.data, OrderData::new(arguments.data.as_bytes()))?,
+        not_after: arguments.not_after.map(|at| moment("not-after", &at)).transpose()?,
     };
-    let reply = client.reserve(reserve).await?;
+    let reply = server.connect().await?.reserve(reserve).await?;
     out.object(&forms::reserve_reply(&reply));
     // As an answer to a reserve, `paused` grants nothing.
-    let paused = reply.outcome == stockade_client::protocol::Outcome::Paused;
+    let paused = reply.outcome == Outcome::Paused;
     Ok(if paused { ExitCode::from(1) } else { exit_of(reply.outcome) })
 }
 
 /// All pages.
 async fn list(
-    client: &Client,
+    server: &Server,
     out: &Output,
-    (sale, user, state): (u64, Option<u64>, Option<String>),
+    (sale, user, state): (String, Option<String>, Option<String>),
 ) -> Result<ExitCode, Failure> {
     let state = match state {
         Some(word) => Some(
@@ -220,14 +244,15 @@ async fn list(
         ),
         None => None,
     };
-    let user = user.map(|number| id("user", UserId::new(number))).transpose()?;
+    let user = user.map(|text| id("user", &text, UserId::new)).transpose()?;
     let mut page = OrderList {
-        sale: id("sale", SaleId::new(sale))?,
+        sale: id("sale", &sale, SaleId::new)?,
         user,
         state,
         after: 0,
         count: stockade_client::protocol::limits::ORDER_PAGE_MAX,
     };
+    let client = server.connect().await?;
     let mut rows = Vec::new();
     loop {
         let orders = client.orders(page.clone()).await?;

@@ -4,7 +4,8 @@ use serde_json::Value;
 use std::io::Write;
 use std::process::ExitCode;
 use stockade_client::Error;
-use stockade_client::protocol::Outcome;
+use stockade_client::protocol::ids::TimestampMs;
+use stockade_client::protocol::{Outcome, RequestId};
 
 /// Plain text for people, or JSON for scripts.
 #[derive(Clone, Copy, Debug)]
@@ -92,8 +93,8 @@ pub fn exit_of(outcome: Outcome) -> ExitCode {
 pub enum Failure {
     /// A file or argument that cannot be used.
     Usage(String),
-    /// An argument that the engine would refuse as `bad_request`; printed already.
-    Rejected(String),
+    /// An argument that the engine would refuse: the argument, and the answer in the verb's form.
+    BadRequest(String, Value),
     /// Not reached, timed out or failed.
     Call(Error),
 }
@@ -102,10 +103,18 @@ impl Failure {
     /// The exit code.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Rejected(_) => 1,
+            Self::BadRequest(..) => 1,
             Self::Usage(_) => 2,
             Self::Call(_) => 3,
         })
+    }
+
+    /// A bad request takes the form in which its verb answers.
+    pub fn shaped(self, form: &Value) -> Self {
+        match self {
+            Self::BadRequest(what, _) => Self::BadRequest(what, form.clone()),
+            other => other,
+        }
     }
 }
 
@@ -113,7 +122,7 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Usage(why) => f.write_str(why),
-            Self::Rejected(what) => write!(f, "bad_request: {what} is out of range"),
+            Self::BadRequest(what, _) => write!(f, "bad_request: {what}"),
             Self::Call(error) => error.fmt(f),
         }
     }
@@ -125,7 +134,55 @@ impl From<Error> for Failure {
     }
 }
 
-/// An id out of range is what the engine calls a bad request.
-pub fn id<T>(what: &str, value: Option<T>) -> Result<T, Failure> {
-    value.ok_or_else(|| Failure::Rejected(what.into()))
+/// What is malformed or out of range is what the engine calls a bad request.
+pub fn good<T>(what: &str, text: &str, value: Option<T>) -> Result<T, Failure> {
+    let refused = || Failure::BadRequest(format!("{what} {text:?}"), Value::Null);
+    value.ok_or_else(refused)
+}
+
+/// A strict decimal: no sign, no spaces, no leading zeros.
+pub fn decimal(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let plain = digits && (text == "0" || !text.starts_with('0'));
+    if plain { text.parse().ok() } else { None }
+}
+
+/// A strict decimal that makes an id.
+pub fn id<T>(what: &str, text: &str, make: impl Fn(u64) -> Option<T>) -> Result<T, Failure> {
+    good(what, text, decimal(text).and_then(make))
+}
+
+/// A moment, ms since 1970.
+pub fn moment(what: &str, text: &str) -> Result<TimestampMs, Failure> {
+    id(what, text, |ms| Some(TimestampMs::new(ms)))
+}
+
+/// A request id.
+pub fn request_id(text: &str) -> Result<RequestId, Failure> {
+    good("request", text, RequestId::parse(text.as_bytes()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_strict_decimals() {
+        let table = [
+            ("0", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("", None),
+            ("01", None),
+            ("+1", None),
+            ("-1", None),
+            (" 1", None),
+            ("1 ", None),
+            ("1.0", None),
+            ("\u{661}", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(decimal(text), expected, "{text:?}");
+        }
+    }
 }
