@@ -296,6 +296,8 @@ impl DatabaseServer {
                 command.args(["-d", database, "-v", "ON_ERROR_STOP=1", "-A", "-t"]);
                 command.args(["-F", "\t", "-P", "null=NULL", "-c", statement]);
                 command.env("PGTZ", "UTC").env("PGCONNECT_TIMEOUT", "5");
+                // A test may turn the server read only, and back.
+                command.env("PGOPTIONS", "-c default_transaction_read_only=off");
                 command
             }
             Product::Mariadb => {

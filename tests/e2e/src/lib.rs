@@ -12,6 +12,7 @@ pub mod process;
 pub mod proxy;
 pub mod resp;
 pub mod rng;
+pub mod trade;
 
 pub use books::Books;
 pub use database::{DatabaseServer, Product};

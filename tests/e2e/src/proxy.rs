@@ -1,10 +1,10 @@
-//! A TCP proxy that cuts connections: at a moment of the test's choosing, or right after it saw a
-//! COMMIT go to the server, so that the answer is lost and the commit is in doubt.
+//! A TCP proxy that cuts connections behind a COMMIT, so that its answer is lost and the commit is
+//! in doubt: of those that are cut, every other one reaches the server and the rest do not.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug)]
 struct State {
@@ -12,7 +12,6 @@ struct State {
     every: AtomicU64,
     commits: AtomicU64,
     cuts: AtomicU64,
-    closed: AtomicBool,
 }
 
 /// See the module. It listens until the process ends; its handle only steers it.
@@ -35,15 +34,11 @@ impl Proxy {
             every: AtomicU64::new(every),
             commits: AtomicU64::new(0),
             cuts: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
         });
         let proxy = Self { port, state };
         let steered = proxy.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().filter_map(Result::ok) {
-                if steered.state.closed.load(Ordering::SeqCst) {
-                    continue;
-                }
                 let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else { continue };
                 steered.join(client, server);
             }
@@ -59,11 +54,6 @@ impl Proxy {
     /// How often it cut.
     pub fn cuts(&self) -> u64 {
         self.state.cuts.load(Ordering::SeqCst)
-    }
-
-    /// Takes no more connections (`true`), or takes them again.
-    pub fn close(&self, closed: bool) {
-        self.state.closed.store(closed, Ordering::SeqCst);
     }
 
     fn join(&self, client: TcpStream, server: TcpStream) {
@@ -86,20 +76,17 @@ fn pump((mut from, mut to): (TcpStream, TcpStream), state: Option<&Arc<State>>) 
         let cut = state.is_some_and(|state| {
             let is_commit = buffer[..count].windows(6).any(|word| word == b"COMMIT");
             let every = state.every.load(Ordering::SeqCst);
-            let due = is_commit
+            is_commit
                 && every > 0
-                && (state.commits.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(every);
-            if due {
-                state.cuts.fetch_add(1, Ordering::SeqCst);
-            }
-            due
+                && (state.commits.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(every)
         });
-        if cut {
+        let mut lost = false;
+        if let Some(state) = state.filter(|_| cut) {
             // No answer reaches the client, whatever becomes of the COMMIT.
             let _ = from.shutdown(Shutdown::Both);
+            lost = state.cuts.fetch_add(1, Ordering::SeqCst) % 2 == 1;
         }
-        let written = to.write_all(&buffer[..count]);
-        if cut || written.is_err() {
+        if lost || to.write_all(&buffer[..count]).is_err() || cut {
             break;
         }
     }

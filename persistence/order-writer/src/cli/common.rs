@@ -4,6 +4,7 @@ use super::Target;
 use crate::feed::Engine;
 use crate::layout::{DATABASES_MAX, Layout, TABLES_MAX};
 use crate::sink::{Database, SetupError, url};
+use crate::source::SourceError;
 use std::sync::Arc;
 
 /// Done.
@@ -46,6 +47,18 @@ impl Failure {
     }
 }
 
+impl From<SetupError> for Failure {
+    fn from(error: SetupError) -> Self {
+        Self::setup(error)
+    }
+}
+
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        Self::failed(error)
+    }
+}
+
 /// The databases of the arguments.
 pub fn databases(target: &Target) -> Result<Vec<Arc<dyn Database>>, Failure> {
     if target.databases.len() > DATABASES_MAX {
@@ -73,11 +86,14 @@ pub fn engine(target: &Target) -> Result<Engine, Failure> {
 }
 
 /// How many tables: as asked, else as the data was written, else 1.
-pub fn tables(target: &Target, databases: &[Arc<dyn Database>]) -> Result<u16, Failure> {
+///
+/// # Errors
+/// The first database cannot be read.
+pub fn tables(target: &Target, databases: &[Arc<dyn Database>]) -> Result<u16, SetupError> {
     let Some(first) = databases.first().filter(|_| target.tables.is_none()) else {
         return Ok(target.tables.unwrap_or(1));
     };
-    let found = first.layout().map_err(Failure::setup)?;
+    let found = first.layout()?;
     Ok(found.map_or(1, |(layout, _)| layout.tables))
 }
 

@@ -6,15 +6,17 @@ use crate::feed::Engine;
 use crate::lane::{CatalogAcks, Lane, LaneEnd, LaneOptions, LaneParts, Stop};
 use crate::layout::Layout;
 use crate::pipeline::BreakerLimits;
-use crate::sink::Database;
+use crate::sink::{Database, SetupError, SinkError};
+use crate::source::SourceError;
 use clap::Args;
+use std::fmt::Display;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How long `--until-drained` waits for an engine that is not there.
+/// How long `--until-drained` waits for an engine or a database that is not there.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(30);
 /// How often an alarm is repeated while other lanes go on.
 const ALARM_EVERY: Duration = Duration::from_secs(30);
@@ -41,16 +43,22 @@ pub(super) struct RunArgs {
 /// Runs until the end.
 pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     let databases = databases(&args.target)?;
-    let tables = tables(&args.target, &databases)?;
     let engine = engine(&args.target)?;
     let stop = Stop::default();
     Engine::stop_on_signals(&stop).map_err(Failure::failed)?;
-    let Some(partitions) = partitions(&engine, &stop, args.until_drained)? else {
+    let patience = Patience { stop: &stop, started: Instant::now(), ends: args.until_drained };
+    let Some(partitions) = patience.insist(|| engine.partitions(), engine_is_away)? else {
+        return Ok(DONE);
+    };
+    let Some(tables) = patience.insist(|| tables(&args.target, &databases), is_away)? else {
         return Ok(DONE);
     };
     let layout = Layout { databases: databases.len() as u16, tables, partitions };
     for (index, database) in databases.iter().enumerate() {
-        database.prepare(&layout, index as u16).map_err(Failure::setup)?;
+        let prepare = || database.prepare(&layout, index as u16);
+        if patience.insist(prepare, is_away)?.is_none() {
+            return Ok(DONE);
+        }
     }
     let options = LaneOptions {
         batch_events_max: args.batch_events_max as usize,
@@ -70,22 +78,52 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     Ok(wait(&ends, databases.len(), &stop))
 }
 
-/// Waits for the engine and asks how many partitions it has; `None` if asked to stop before.
-fn partitions(engine: &Engine, stop: &Stop, until_drained: bool) -> Result<Option<u16>, Failure> {
-    let (started, mut wait) = (Instant::now(), Duration::from_millis(50));
-    loop {
-        match engine.partitions() {
-            Ok(partitions) => return Ok(Some(partitions)),
-            Err(error) if until_drained && started.elapsed() > DRAIN_PATIENCE => {
-                return Err(Failure::failed(error));
+/// Waiting for what is not there at the start, as a lane waits for it later.
+struct Patience<'a> {
+    stop: &'a Stop,
+    started: Instant,
+    /// Give up after a while.
+    ends: bool,
+}
+
+impl Patience<'_> {
+    /// Tries until it works; `None` if asked to stop before. What waiting does not mend is told at
+    /// once.
+    fn insist<T, E: Display>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, E>,
+        is_away: fn(&E) -> bool,
+    ) -> Result<Option<T>, Failure>
+    where
+        Failure: From<E>,
+    {
+        let mut wait = Duration::from_millis(50);
+        loop {
+            match attempt() {
+                Ok(done) => return Ok(Some(done)),
+                Err(error) if !is_away(&error) => return Err(error.into()),
+                Err(error) if self.ends && self.started.elapsed() > DRAIN_PATIENCE => {
+                    return Err(error.into());
+                }
+                Err(error) => tracing::warn!(%error, "trying again"),
             }
-            Err(error) => tracing::warn!(%error, "trying again"),
+            if self.stop.wait(wait) {
+                return Ok(None);
+            }
+            wait = (wait * 2).min(Duration::from_secs(5));
         }
-        if stop.wait(wait) {
-            return Ok(None);
-        }
-        wait = (wait * 2).min(Duration::from_secs(5));
     }
+}
+
+fn engine_is_away(error: &SourceError) -> bool {
+    matches!(error, SourceError::Away(_))
+}
+
+fn is_away(error: &SetupError) -> bool {
+    matches!(
+        error,
+        SetupError::Sink { source: SinkError::Away { .. } | SinkError::Retry { .. }, .. }
+    )
 }
 
 type Ends = mpsc::Receiver<(String, LaneEnd)>;
