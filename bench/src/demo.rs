@@ -47,6 +47,10 @@ pub struct Settings {
     /// Keep the directory with log and database.
     #[arg(long)]
     keep: bool,
+    /// An empty database for the orders, postgres://... or mysql://...; they stay there afterwards.
+    /// If not given, SQLite in the directory.
+    #[arg(long, value_name = "URL")]
+    db: Option<String>,
 }
 
 /// Of `demo`.
@@ -141,6 +145,10 @@ async fn evening(
     binaries: &Path,
     dir: &Path,
 ) -> Result<bool, String> {
+    let url = match &settings.db {
+        Some(url) => empty_database(binaries, url)?,
+        None => format!("sqlite://{}", dir.join("orders.db").display()),
+    };
     let mut further = Vec::new();
     if settings.shards > 0 {
         further.extend(["--shards".to_owned(), settings.shards.to_string()]);
@@ -148,7 +156,6 @@ async fn evening(
     let mut server = Server::start(binaries, dir, &further, None)?;
     println!("server  {}", server.program.ready);
     let address = server.address();
-    let url = format!("sqlite://{}", dir.join("orders.db").display());
     let mut command = Command::new(binaries.join("stockade-writer"));
     command.args(["run", "--server", &address, "--db", &url]).env("RUST_LOG", "warn");
     let mut writer = Program::start(&mut command, &dir.join("writer.log"))?;
@@ -234,6 +241,21 @@ async fn wait_for_expiries(client: &Client) -> Result<(), String> {
             return Err(format!("{held} units are still held although every hold has run out"));
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// The address, if nothing of an earlier run is in it: the orders of another engine are no part of
+/// this sale.
+fn empty_database(binaries: &Path, url: &str) -> Result<String, String> {
+    let output = Command::new(binaries.join("stockade-writer"))
+        .args(["books", "--db", url])
+        .output()
+        .map_err(|error| format!("stockade-writer: {error}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(0) => Err("--db: it holds the orders of an earlier run; give an empty one".into()),
+        Some(2) if errors.contains("holds no Stockade tables") => Ok(url.into()),
+        _ => Err(errors.lines().last().unwrap_or("--db: it cannot be read").to_owned()),
     }
 }
 
