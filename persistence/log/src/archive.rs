@@ -96,17 +96,19 @@ impl Archive {
         put
     }
 
-    /// Makes everything that was put durable. A volume that refuses takes nothing more, and what it
-    /// has beyond the floor is put again elsewhere.
+    /// Makes everything that was put durable. Where a volume refuses, none that has something beyond
+    /// the floor takes more: all of that is put again, in order, into a new one.
     pub fn sync(&mut self, floor: &Floor) -> Result<(), OpenError> {
-        for volume in self.volumes.iter_mut().filter(|volume| volume.dirty) {
-            if let Err(source) = volume.sync() {
-                volume.close(&|partition| floor.of(partition).archived);
-                let path = volume.path.clone();
-                return Err(OpenError::Io { doing: "sync", path, source });
-            }
+        let mut dirty = self.volumes.iter_mut().filter(|volume| volume.dirty);
+        let failed = dirty.find_map(|volume| Some((volume.path.clone(), volume.sync().err()?)));
+        let Some((path, source)) = failed else { return Ok(()) };
+        let archived = |partition| floor.of(partition).archived;
+        let beyond =
+            |volume: &Volume| volume.spans.iter().any(|(p, (_, last))| *last > archived(*p));
+        for volume in self.volumes.iter_mut().filter(|volume| volume.dirty || beyond(volume)) {
+            volume.close(&archived);
         }
-        Ok(())
+        Err(OpenError::Io { doing: "sync", path, source })
     }
 
     /// Something was put that is not durable.

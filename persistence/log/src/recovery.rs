@@ -316,6 +316,11 @@ impl Recovery {
         Ok(())
     }
 
+    /// Partitions of users that the directory was made with.
+    pub fn partition_count(&self) -> u16 {
+        self.directory.partitions
+    }
+
     /// The last LSN of a partition.
     pub fn last_lsn(&self, partition: PartitionId) -> Lsn {
         self.last(partition)
@@ -379,7 +384,7 @@ impl Recovery {
                 self.floor.partitions.entry(partition).or_default().archived = last;
             }
         }
-        let Self { config, fold, directory, floor, mut archive, consumers, segments, .. } = self;
+        let Self { config, fold, directory, floor, archive, consumers, segments, .. } = self;
         let disk = directory.disk();
         let path = directory.consumers();
         let written = replace(disk, &path, &consumers.encode(directory.id));
@@ -390,9 +395,6 @@ impl Recovery {
         crash::point("in_recovery");
         for segment in &segments {
             disk.remove_file(segment).map_err(failed("delete", segment))?;
-        }
-        for left_over in std::mem::take(&mut archive.left_overs) {
-            disk.remove_dir_all(&left_over).map_err(failed("delete", &left_over))?;
         }
         let dir = directory.snapshots();
         remove_asides(disk, &dir).map_err(failed("clean", &dir))?;
@@ -413,11 +415,12 @@ impl Recovery {
         Ok(Started { shared, fold, journals, makers })
     }
 
-    /// Takes away what the archive holds beyond the floor, puts there what the journals hold, and
-    /// makes all of it durable.
+    /// Puts into the archive what the journals hold, and makes it durable.
     fn archive_pending(&mut self) -> Result<(), OpenError> {
-        for volume in &mut self.archive.volumes {
-            volume.remove_strays()?;
+        // They do not count, and a new volume may take the name of one that was being made.
+        for left_over in std::mem::take(&mut self.archive.left_overs) {
+            let removed = self.directory.disk().remove_dir_all(&left_over);
+            removed.map_err(failed("delete", &left_over))?;
         }
         for (partition, runs) in &self.pending {
             for batch in merge(runs) {

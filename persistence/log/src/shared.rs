@@ -192,7 +192,12 @@ impl Shared {
     /// The operating system refused; what is left is tried again next time.
     pub fn delete_archived_segments(&self) -> io::Result<()> {
         let mut deleted = Ok(());
-        for (id, path) in self.archived_segments() {
+        let gone = self.archived_segments();
+        if !gone.is_empty() {
+            // Mode `async`: the frames in the one that stays must be there after a power loss too.
+            self.sync_segments()?;
+        }
+        for (id, path) in gone {
             deleted = match self.directory.disk().remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
@@ -206,21 +211,26 @@ impl Shared {
         deleted
     }
 
+    /// Of each shard the oldest ones, up to the first with entries that are not archived: what is
+    /// left has no hole.
     fn archived_segments(&self) -> Vec<(SegmentId, PathBuf)> {
         let segments = lock(&self.segments);
         let floor = lock(&self.floor);
-        let (mut used_behind, mut gone) = (BTreeSet::new(), Vec::new());
-        // Of each shard the list is in order: from the back, "used behind" is known.
-        for open in segments.iter().rev() {
+        let used = segments.iter().filter(|open| !open.lasts.is_empty());
+        let newest: BTreeMap<u16, u64> =
+            used.map(|open| (open.segment.id.shard, open.segment.id.number)).collect();
+        let (mut held, mut gone) = (BTreeSet::new(), Vec::new());
+        // Of each shard the list is in order.
+        for open in segments.iter() {
             let id = open.segment.id;
             let covered = open.lasts.iter().all(|(p, last)| floor.of(*p).archived >= *last);
-            if covered && used_behind.contains(&id.shard) {
+            let older = newest.get(&id.shard).is_some_and(|newest| id.number < *newest);
+            if covered && older && !held.contains(&id.shard) {
                 gone.push((id, open.segment.path.clone()));
-            } else if !open.lasts.is_empty() {
-                used_behind.insert(id.shard);
+            } else {
+                held.insert(id.shard);
             }
         }
-        gone.reverse();
         gone
     }
 

@@ -66,11 +66,6 @@ impl Table for SledTable {
         Ok(())
     }
 
-    fn remove(&self, key: &[u8]) -> io::Result<()> {
-        self.db.remove(key)?;
-        Ok(())
-    }
-
     fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         Ok(self.db.get(key)?.map(|value| value.to_vec()))
     }

@@ -21,20 +21,13 @@ pub trait Tables: Send + Sync + Debug {
     fn open(&self, dir: &Path) -> io::Result<Box<dyn Table>>;
 }
 
-/// An ordered map of bytes to bytes. After a failed `put`, `remove` or `sync` nothing more may be
-/// put.
+/// An ordered map of bytes to bytes. After a failed `put` or `sync` nothing more may be put.
 pub trait Table: Send + Sync + Debug {
     /// Puts a value. Durable after `sync`.
     ///
     /// # Errors
     /// The device refused.
     fn put(&self, key: &[u8], value: &[u8]) -> io::Result<()>;
-
-    /// Removes a key. Durable after `sync`.
-    ///
-    /// # Errors
-    /// The device refused.
-    fn remove(&self, key: &[u8]) -> io::Result<()>;
 
     /// The value of a key.
     ///

@@ -7,7 +7,9 @@
 //!
 //! A volume counts only with its marker, which is written once the table itself is durable. What a
 //! table holds is never trusted beyond the floor: sled may lose what was not synced, and more, and
-//! does not say so. After a failed put or sync the volume takes nothing more.
+//! does not say so. After a failed put or sync, and where it holds something beyond the floor when it
+//! is opened, a volume takes nothing more; all that is put again stands in newer ones, which count
+//! before it.
 
 use super::table::{Pair, Table};
 use crate::directory::Directory;
@@ -38,8 +40,6 @@ pub struct Volume {
     table: Box<dyn Table>,
     /// First and last LSN by partition, of what counts.
     pub spans: BTreeMap<PartitionId, (Lsn, Lsn)>,
-    /// Keys that do not count: beyond the floor, or behind a hole.
-    pub strays: Vec<Vec<u8>>,
     /// Bytes of values, about.
     pub bytes: u64,
     /// Put since the last sync.
@@ -72,8 +72,8 @@ impl Volume {
     }
 
     fn new(number: u64, path: PathBuf, table: Box<dyn Table>) -> Self {
-        let (spans, strays) = (BTreeMap::new(), Vec::new());
-        Self { number, path, table, spans, strays, bytes: 0, dirty: false, closed: false }
+        let spans = BTreeMap::new();
+        Self { number, path, table, spans, bytes: 0, dirty: false, closed: false }
     }
 
     /// Opens a volume and finds what it holds: of each partition the first run of whole, contiguous
@@ -122,8 +122,9 @@ impl Volume {
                 let span = self.spans.entry(partition).or_insert((first, first));
                 span.1 = header.last;
             } else {
-                self.strays
-                    .extend((0..header.parts).map(|p| self::key(partition, first, p).into()));
+                // It was put and never known to be durable, and may stand in the page cache only:
+                // what is put behind it could be lost with it.
+                self.closed = true;
             }
         }
         Ok(())
@@ -136,18 +137,6 @@ impl Volume {
             }
         }
         Ok(true)
-    }
-
-    /// Removes what does not count. Durable after [`Self::sync`].
-    ///
-    /// # Errors
-    /// The table refuses.
-    pub fn remove_strays(&mut self) -> Result<(), OpenError> {
-        for key in std::mem::take(&mut self.strays) {
-            self.dirty = true;
-            self.table.remove(&key).map_err(|error| self.error(&error))?;
-        }
-        Ok(())
     }
 
     /// Puts a batch. Durable after [`Self::sync`].

@@ -75,12 +75,19 @@ pub fn read(directory: &Directory, epoch: u64) -> Result<Journals, OpenError> {
     }
     found.sort();
     let mut chains = BTreeMap::<u16, Chain>::new();
+    let mut unmade = None;
     for (id, path) in found.iter().filter(|(id, _)| id.epoch == epoch) {
         let bytes = disk.read(path).map_err(failed("read", path))?;
         let reading = Reading { id: *id, path, bytes: &bytes, salt: salt(directory.id) };
-        if reading.is_made(directory.id)? {
-            reading.follow(chains.entry(id.shard).or_default())?;
+        let made = reading.is_made(directory.id)?;
+        reading.follow(chains.entry(id.shard).or_default(), made)?;
+        if !made && id.number == 1 {
+            unmade.get_or_insert(path);
         }
+    }
+    // Every shard has its first segment before any has an entry.
+    if let Some(path) = unmade.filter(|_| chains.values().any(|chain| chain.counter > 0)) {
+        return Err(damaged(path, 0, "the segment is empty, although its run had begun"));
     }
     let mut journals = Journals::default();
     journals.files.extend(found.into_iter().map(|(_, path)| path));
@@ -112,8 +119,13 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Whether it was ever used: one that was being made is no segment yet.
+    /// Whether it was ever ready for use: one that was being made is no segment yet.
     fn is_made(&self, directory: u64) -> Result<bool, OpenError> {
+        if self.bytes.len() < SEGMENT_HEADER_BYTES as usize
+            && self.id.header(directory).starts_with(self.bytes)
+        {
+            return Ok(false);
+        }
         let header = SegmentId::parse(self.bytes).map_err(|what| damaged(self.path, 0, what))?;
         match header {
             SegmentHeader::Unmade if self.bytes.iter().all(|byte| *byte == 0) => Ok(false),
@@ -136,12 +148,13 @@ impl Reading<'_> {
     }
 
     fn is_unused(&self) -> bool {
-        self.bytes[SEGMENT_HEADER_BYTES as usize..].iter().all(|byte| *byte == 0)
+        let frames = self.bytes.get(SEGMENT_HEADER_BYTES as usize..).unwrap_or(&[]);
+        frames.iter().all(|byte| *byte == 0)
     }
 
     /// The segments of a shard are numbered from 1 on without a hole, but that the oldest may be
     /// archived and deleted; then the newest one with frames is still there.
-    fn follow(&self, chain: &mut Chain) -> Result<(), OpenError> {
+    fn follow(&self, chain: &mut Chain, made: bool) -> Result<(), OpenError> {
         let missing = match chain.segment {
             Some(before) => self.id.number != before + 1,
             None => self.id.number > 1 && self.is_unused(),
@@ -153,7 +166,7 @@ impl Reading<'_> {
         }
         let first_of_chain = chain.segment.is_none();
         chain.segment = Some(self.id.number);
-        self.read_frames(chain, first_of_chain)
+        if made { self.read_frames(chain, first_of_chain) } else { Ok(()) }
     }
 
     fn read_frames(&self, chain: &mut Chain, mut any_start: bool) -> Result<(), OpenError> {

@@ -3,7 +3,7 @@
 //! after a failed operation nothing more can be put.
 //!
 //! One file of records: checksum u32 (chained over the ones before), key length u16, value length
-//! u32 (all ones: the key is removed), key, value.
+//! u32, key, value.
 
 use crate::archive::table::{Pair, Table, Tables};
 use crate::disk::{Disk, DiskFile, OpenHow};
@@ -13,7 +13,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-const REMOVED: u32 = u32::MAX;
 const HEADER_BYTES: usize = 10;
 
 /// Opens tables on a disk.
@@ -59,11 +58,7 @@ impl State {
         while let Some((record, crc)) = self.record(&bytes[self.end as usize..]) {
             let key_len = usize::from(u16::from_le_bytes([record[4], record[5]]));
             let (key, value) = record[HEADER_BYTES..].split_at(key_len);
-            if record[6..10] == REMOVED.to_le_bytes() {
-                self.pairs.remove(key);
-            } else {
-                self.pairs.insert(key.into(), value.into());
-            }
+            self.pairs.insert(key.into(), value.into());
             self.end += record.len() as u64;
             self.chain = crc;
         }
@@ -74,24 +69,20 @@ impl State {
         let head = bytes.get(..HEADER_BYTES)?;
         let crc = u32::from_le_bytes(*head.first_chunk()?);
         let key_len = usize::from(u16::from_le_bytes([head[4], head[5]]));
-        let value_len = match u32::from_le_bytes(*head[6..].first_chunk()?) {
-            REMOVED => 0,
-            len => len as usize,
-        };
+        let value_len = u32::from_le_bytes(*head[6..].first_chunk()?) as usize;
         let record = bytes.get(..HEADER_BYTES + key_len + value_len)?;
         (crc == crc32c::crc32c_append(self.chain, &record[4..])).then_some((record, crc))
     }
 }
 
 impl MemoryTable {
-    fn append(&self, state: &mut State, key: &[u8], value: Option<&[u8]>) -> io::Result<()> {
+    fn append(&self, state: &mut State, key: &[u8], value: &[u8]) -> io::Result<()> {
         refuse_failed(state)?;
         let mut record = vec![0; 4];
         record.extend_from_slice(&(key.len() as u16).to_le_bytes());
-        let len = value.map_or(REMOVED, |value| value.len() as u32);
-        record.extend_from_slice(&len.to_le_bytes());
+        record.extend_from_slice(&(value.len() as u32).to_le_bytes());
         record.extend_from_slice(key);
-        record.extend_from_slice(value.unwrap_or_default());
+        record.extend_from_slice(value);
         let crc = crc32c::crc32c_append(state.chain, &record[4..]);
         record[..4].copy_from_slice(&crc.to_le_bytes());
         let written = self.file.write_all_at(&record, state.end);
@@ -110,15 +101,8 @@ fn refuse_failed(state: &State) -> io::Result<()> {
 impl Table for MemoryTable {
     fn put(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         let mut state = lock(&self.state);
-        self.append(&mut state, key, Some(value))?;
+        self.append(&mut state, key, value)?;
         state.pairs.insert(key.into(), value.into());
-        Ok(())
-    }
-
-    fn remove(&self, key: &[u8]) -> io::Result<()> {
-        let mut state = lock(&self.state);
-        self.append(&mut state, key, None)?;
-        state.pairs.remove(key);
         Ok(())
     }
 
