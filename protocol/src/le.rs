@@ -87,6 +87,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A moment in ms; 0 stands for none.
+    pub fn moment(&mut self) -> Result<Option<TimestampMs>, Malformed> {
+        Ok(Some(self.timestamp()?).filter(|at| *at != TimestampMs::NONE))
+    }
+
     /// A moment in ms.
     pub fn timestamp(&mut self) -> Result<TimestampMs, Malformed> {
         self.u64().map(TimestampMs::new)
@@ -170,8 +175,15 @@ pub trait Writer {
     fn put_u64(&mut self, value: u64);
     /// Eight bytes, signed.
     fn put_i64(&mut self, value: i64);
-    /// Text with its length in front (u16). The callers' types bound it far below 64 KiB.
+    /// A count that fits its field: how many of `len` things may follow. All bounds are far below
+    /// 65,535, so a reader refuses a list that was cut here; one whose count wrapped would be
+    /// taken for another list.
+    fn put_count(&mut self, len: usize) -> usize;
+    /// Text with its length in front (u16), cut as [`Self::put_count`] cuts lists.
     fn put_text(&mut self, text: &str);
+    /// A moment, or 0 for none. The epoch itself, which would read as none, becomes the ms behind
+    /// it: both are long past, but "never" is not.
+    fn put_moment(&mut self, at: Option<TimestampMs>);
     /// Key and text of a request id.
     fn put_request(&mut self, request: &RequestId);
     /// Lines without their count.
@@ -199,10 +211,23 @@ impl Writer for Vec<u8> {
         self.extend_from_slice(&value.to_le_bytes());
     }
 
+    fn put_count(&mut self, len: usize) -> usize {
+        let count = u16::try_from(len).unwrap_or(u16::MAX);
+        self.put_u16(count);
+        usize::from(count)
+    }
+
     fn put_text(&mut self, text: &str) {
-        assert!(text.len() <= usize::from(u16::MAX), "texts are bounded by their types");
-        self.put_u16(text.len() as u16);
-        self.extend_from_slice(text.as_bytes());
+        let mut len = text.len().min(usize::from(u16::MAX));
+        while !text.is_char_boundary(len) {
+            len -= 1;
+        }
+        self.put_count(len);
+        self.extend_from_slice(&text.as_bytes()[..len]);
+    }
+
+    fn put_moment(&mut self, at: Option<TimestampMs>) {
+        self.put_u64(at.map_or(0, |at| at.get().max(1)));
     }
 
     fn put_request(&mut self, request: &RequestId) {

@@ -23,6 +23,9 @@ fn sale_files_are_read_or_refused_with_the_key_named() {
         (r#"[]"#, Err("must be an object")),
         (r#"{"sale":1"#, Err("not JSON")),
         (r#"{"sale":1,"opens_at":"20:00"}"#, Err("opens_at")),
+        (r#"{"sale":1,"opens_at":0}"#, Err("opens_at must be later than 1970")),
+        (r#"{"sale":1,"closes_at":0}"#, Err("closes_at must be later than 1970")),
+        (r#"{"sale":1,"closes_at":"1970-01-01T01:00:00+01:00"}"#, Err("later than 1970")),
         (r#"{"sale":1,"opens_at":"2026-12-04T20:00:00"}"#, Err("offset is missing")),
         (r#"{"sale":1,"open_at":"now"}"#, Err("did you mean \"opens_at\"")),
         (r#"{"sale":1,"zzzzzzzzzzzzz":1}"#, Err("unknown key")),
@@ -42,6 +45,25 @@ fn sale_files_are_read_or_refused_with_the_key_named() {
             (Err(sentence), Err(words)) => assert!(sentence.contains(words), "{text}: {sentence}"),
             (got, _) => panic!("{text}: {got:?}"),
         }
+    }
+}
+
+/// Refusals repeated what they refused, up to the megabytes of a whole file.
+#[test]
+fn a_refusal_is_a_sentence_whatever_the_file_says() {
+    let long = "x".repeat(100_000);
+    let texts = [
+        format!(r#"{{"sale":1,"hold_ms":"{long}"}}"#),
+        format!(r#"{{"sale":1,"burst":["{long}"]}}"#),
+        format!(r#"{{"sale":1,"opens_at":"{long}"}}"#),
+        format!(r#"{{"sale":1,"opens_at":{{"{long}":1}}}}"#),
+        format!(r#"{{"sale":1,"{long}":1}}"#),
+        format!(r#"{{"sale":1,"skus":[{{"sku":1,"{long}":1}}]}}"#),
+        format!(r#"{{"sale":1,"skus":[{{"sku":1,"labels":{{"{long}":1}}}}]}}"#),
+    ];
+    for text in texts {
+        let sentence = sale_patch(&text).unwrap_err();
+        assert!(sentence.len() < 400, "{} bytes: {}", sentence.len(), &sentence[..80]);
     }
 }
 

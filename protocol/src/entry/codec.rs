@@ -253,8 +253,8 @@ fn take_key(r: &mut Reader<'_>) -> Result<OrderKey, Malformed> {
 }
 
 pub(crate) fn put_counted_lines(lines: &Lines, out: &mut Vec<u8>) {
-    out.put_u16(lines.len() as u16);
-    out.put_lines(lines);
+    let count = out.put_count(lines.len());
+    out.put_lines(&lines[..count]);
 }
 
 pub(crate) fn take_counted_lines(r: &mut Reader<'_>) -> Result<Lines, Malformed> {

@@ -1,6 +1,7 @@
 //! RFC 3339 moments with an offset, to milliseconds and back. Nothing else is taken: a time of day
 //! without a zone has cost shops an hour of a sale.
 
+use super::sale_file::cut;
 use crate::ids::TimestampMs;
 use alloc::format;
 use alloc::string::String;
@@ -12,7 +13,7 @@ const DAY_MS: i64 = 86_400_000;
 /// # Errors
 /// One plain sentence.
 pub fn parse_rfc3339(text: &str) -> Result<TimestampMs, String> {
-    let refuse = |why: &str| format!("{text:?} is no moment: {why}");
+    let refuse = |why: &str| format!("{:?} is no moment: {why}", cut(text));
     let bytes = text.as_bytes();
     let number = |from: usize, to: usize| -> Option<i64> {
         let digits = bytes.get(from..to)?;

@@ -14,6 +14,9 @@ use serde_json::{Map, Value, json};
 /// Largest sale file.
 pub const SALE_FILE_BYTES_MAX: usize = 4 << 20;
 
+/// Letters of a refused value that its sentence repeats.
+const TEXT_SHOWN_MAX: usize = 64;
+
 const SALE_KEYS: [&str; 13] = [
     "sale",
     "name",
@@ -119,19 +122,43 @@ fn get<T>(
 }
 
 fn whole_u64(value: &Value) -> Result<u64, String> {
-    value.as_u64().ok_or_else(|| format!("must be a whole number from 0 on, not {value}"))
+    value.as_u64().ok_or_else(|| format!("must be a whole number from 0 on, not {}", shown(value)))
 }
 
 fn whole_u32(value: &Value) -> Result<u32, String> {
     let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-    number.ok_or_else(|| format!("must be a whole number from 0 to 4294967295, not {value}"))
+    number
+        .ok_or_else(|| format!("must be a whole number from 0 to 4294967295, not {}", shown(value)))
 }
 
 fn moment(value: &Value) -> Result<TimestampMs, String> {
+    let at = match value {
+        Value::Number(_) => whole_u64(value).map(TimestampMs::new)?,
+        Value::String(text) => parse_rfc3339(text)?,
+        _ => {
+            let value = shown(value);
+            return Err(format!("must be a moment with an offset, or ms since 1970, not {value}"));
+        }
+    };
+    // The epoch itself stands for "none" elsewhere.
+    if at == TimestampMs::NONE { Err("must be later than 1970".into()) } else { Ok(at) }
+}
+
+/// A value for a sentence, and no longer than one.
+fn shown(value: &Value) -> String {
     match value {
-        Value::Number(_) => whole_u64(value).map(TimestampMs::new),
-        Value::String(text) => parse_rfc3339(text),
-        _ => Err(format!("must be a moment with an offset, or ms since 1970, not {value}")),
+        Value::Array(_) => "a list".into(),
+        Value::Object(_) => "an object".into(),
+        Value::String(text) => format!("{:?}", cut(text)),
+        other => other.to_string(),
+    }
+}
+
+/// At most the first letters of a text.
+pub(super) fn cut(text: &str) -> String {
+    match text.char_indices().nth(TEXT_SHOWN_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.into(),
     }
 }
 
@@ -139,7 +166,7 @@ fn labels(value: &Value) -> Result<Labels, String> {
     let object = value.as_object().ok_or("must be an object of texts")?;
     let mut labels = Labels::new();
     for (name, value) in object {
-        let text = value.as_str().ok_or_else(|| format!("must be texts, {name} is not"))?;
+        let text = value.as_str().ok_or_else(|| format!("must be texts, {} is not", cut(name)))?;
         labels.push((name.clone(), text.into()));
     }
     labels.sort();
@@ -167,9 +194,9 @@ fn only_known(object: &Map<String, Value>, known: &[&str], place: &str) -> Resul
         let nearest = known.iter().map(|known| (distance(key, known), known)).min();
         return Err(match nearest {
             Some((steps, nearest)) if steps <= 3.max(key.len() / 3) => {
-                format!("{place}unknown key {key:?}; did you mean {nearest:?}?")
+                format!("{place}unknown key {:?}; did you mean {nearest:?}?", cut(key))
             }
-            _ => format!("{place}unknown key {key:?}; known are {}", known.join(", ")),
+            _ => format!("{place}unknown key {:?}; known are {}", cut(key), known.join(", ")),
         });
     }
     Ok(())

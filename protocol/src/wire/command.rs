@@ -2,7 +2,7 @@
 
 use crate::command::{Adjust, Command, Line, Lines, OrderList, Reserve, Return};
 use crate::entry::codec::{put_counted_lines, take_counted_lines, take_labels};
-use crate::ids::{OrderId, PartitionId, TimestampMs, UserId};
+use crate::ids::{OrderId, PartitionId, UserId};
 use crate::le::{Malformed, Reader, Writer};
 use crate::limits::SKUS_PER_SALE_MAX;
 use crate::request_id::RequestId;
@@ -169,7 +169,7 @@ fn take_order(r: &mut Reader<'_>) -> Result<OrderId, Malformed> {
 fn put_reserve(reserve: &Reserve, out: &mut Vec<u8>) {
     out.put_u64(reserve.sale.get());
     out.put_u64(reserve.user.get());
-    out.put_u64(reserve.not_after.map_or(0, TimestampMs::get));
+    out.put_moment(reserve.not_after);
     out.put_request(&reserve.request);
     put_counted_lines(&reserve.lines, out);
     let data = reserve.data.as_bytes();
@@ -179,7 +179,7 @@ fn put_reserve(reserve: &Reserve, out: &mut Vec<u8>) {
 
 fn take_reserve(r: &mut Reader<'_>) -> Result<Reserve, Malformed> {
     let (sale, user) = (r.sale()?, r.user()?);
-    let not_after = Some(r.timestamp()?).filter(|at| *at != TimestampMs::NONE);
+    let not_after = r.moment()?;
     let request = r.request()?;
     let lines = take_counted_lines(r)?;
     let data_len = usize::from(r.u16()?);
@@ -216,7 +216,7 @@ pub(super) fn put_many(reserves: &[Option<Reserve>], out: &mut Vec<u8>) {
             Some(reserve) => {
                 out.put_u64(reserve.sale.get());
                 out.put_u64(reserve.user.get());
-                out.put_u64(reserve.not_after.map_or(0, TimestampMs::get));
+                out.put_moment(reserve.not_after);
                 out.put_u64(reserve.request.key().get());
                 out.put_u64(reserve.lines[0].sku.get());
                 out.put_u32(reserve.lines[0].quantity);
@@ -244,7 +244,7 @@ pub(super) fn take_many(r: &mut Reader<'_>) -> Result<Vec<Option<Reserve>>, Malf
 
 fn take_many_entry(r: &mut Reader<'_>) -> Result<Reserve, Malformed> {
     let (sale, user) = (r.sale()?, r.user()?);
-    let not_after = Some(r.timestamp()?).filter(|at| *at != TimestampMs::NONE);
+    let not_after = r.moment()?;
     let request = RequestId::from_number(r.u64()?).ok_or(Malformed::Range("request id"))?;
     let mut lines = Lines::new();
     lines.push(Line { sku: r.sku()?, quantity: r.u32()? });
@@ -273,12 +273,12 @@ fn put_patch(p: &SalePatch, out: &mut Vec<u8>) {
     out.put_u64(p.sale.get());
     out.put_u32(patch_mask(p));
     out.put_text(p.name.as_deref().unwrap_or(""));
-    // 0 stands for "now": no sale can open at the epoch.
-    out.put_u64(match p.opens_at {
-        Some(OpensAt::At(at)) => at.get(),
-        _ => 0,
+    // No moment stands for "now", and for "never".
+    out.put_moment(match p.opens_at {
+        Some(OpensAt::At(at)) => Some(at),
+        _ => None,
     });
-    out.put_u64(p.closes_at.flatten().map_or(0, TimestampMs::get));
+    out.put_moment(p.closes_at.flatten());
     for span in [p.hold_ms, p.extend_max_ms, p.grace_ms] {
         out.put_u64(span.unwrap_or(0));
     }
@@ -299,8 +299,8 @@ fn put_patch(p: &SalePatch, out: &mut Vec<u8>) {
             out.put_u32(number.unwrap_or(0));
         }
         let labels = sku.labels.as_deref().unwrap_or(&[]);
-        out.put_u16(labels.len() as u16);
-        for (name, value) in labels {
+        let count = out.put_count(labels.len());
+        for (name, value) in &labels[..count] {
             out.put_text(name);
             out.put_text(value);
         }
@@ -312,12 +312,8 @@ fn take_patch(r: &mut Reader<'_>) -> Result<SalePatch, Malformed> {
     let mask = r.u32()?;
     let has = |bit: u32| mask >> bit & 1 == 1;
     p.name = Some(String::from(r.text("name")?)).filter(|_| has(0));
-    p.opens_at = Some(match r.u64()? {
-        0 => OpensAt::Now,
-        at => OpensAt::At(TimestampMs::new(at)),
-    })
-    .filter(|_| has(1));
-    p.closes_at = Some(Some(r.timestamp()?).filter(|at| at.get() != 0)).filter(|_| has(2));
+    p.opens_at = Some(r.moment()?.map_or(OpensAt::Now, OpensAt::At)).filter(|_| has(1));
+    p.closes_at = Some(r.moment()?).filter(|_| has(2));
     p.hold_ms = Some(r.u64()?).filter(|_| has(3));
     p.extend_max_ms = Some(r.u64()?).filter(|_| has(4));
     p.grace_ms = Some(r.u64()?).filter(|_| has(5));

@@ -54,8 +54,8 @@ pub(super) fn put_welcome(welcome: &Welcome, out: &mut Vec<u8>) {
     out.put_u64(welcome.server_time.get());
     out.put_u32(welcome.in_flight_max);
     out.put_u16(welcome.partition_count);
-    out.put_u16(welcome.shards.len() as u16);
-    for shard in &welcome.shards {
+    let count = out.put_count(welcome.shards.len());
+    for shard in &welcome.shards[..count] {
         out.put_u16(shard.port);
     }
     out.put_text(&welcome.server);
@@ -96,8 +96,8 @@ pub(super) fn take_consumer(r: &mut Reader<'_>) -> Result<ConsumerName, Malforme
 }
 
 pub(super) fn put_cursors(cursors: &[(PartitionId, Lsn)], out: &mut Vec<u8>) {
-    out.put_u16(cursors.len() as u16);
-    for (partition, lsn) in cursors {
+    let count = out.put_count(cursors.len());
+    for (partition, lsn) in &cursors[..count] {
         out.put_u16(partition.get());
         out.put_u64(lsn.get());
     }
@@ -114,8 +114,8 @@ pub(super) fn take_cursors(r: &mut Reader<'_>) -> Result<Vec<(PartitionId, Lsn)>
 pub(super) fn put_subscribe(subscribe: &Subscribe, out: &mut Vec<u8>) {
     out.put_u32(subscribe.credit_bytes);
     out.put_text(subscribe.consumer.as_ref().map_or("", ConsumerName::as_str));
-    out.put_u16(subscribe.partitions.len() as u16);
-    for partition in &subscribe.partitions {
+    let count = out.put_count(subscribe.partitions.len());
+    for partition in &subscribe.partitions[..count] {
         out.put_u16(partition.get());
     }
     match &subscribe.from {
@@ -153,11 +153,11 @@ pub(super) fn take_subscribe(r: &mut Reader<'_>) -> Result<Subscribe, Malformed>
 }
 
 pub(super) fn put_consumers(consumers: &[ConsumerInfo], out: &mut Vec<u8>) {
-    out.put_u16(consumers.len() as u16);
-    for info in consumers {
+    let count = out.put_count(consumers.len());
+    for info in &consumers[..count] {
         put_consumer(&info.name, out);
-        out.put_u16(info.cursors.len() as u16);
-        for (partition, acked, committed) in &info.cursors {
+        let count = out.put_count(info.cursors.len());
+        for (partition, acked, committed) in &info.cursors[..count] {
             out.put_u16(partition.get());
             out.put_u64(acked.get());
             out.put_u64(committed.get());

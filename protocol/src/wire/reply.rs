@@ -1,7 +1,7 @@
 //! Bodies of replies. A reply's kind names its shape, not the command.
 
 use crate::entry::codec::{put_counted_lines, put_definition, take_counted_lines, take_definition};
-use crate::ids::{OrderId, SaleId, TimestampMs, UserId};
+use crate::ids::{OrderId, SaleId, UserId};
 use crate::le::{Malformed, Reader, Writer};
 use crate::limits::{ORDER_PAGE_MAX, SALES_MAX, SKUS_PER_SALE_MAX};
 use crate::outcome::Outcome;
@@ -316,7 +316,7 @@ fn put_summary(sale: &SaleSummary, out: &mut Vec<u8>) {
     out.put_u64(sale.sale.get());
     out.put_u8(sale.state.number());
     out.put_u64(sale.opens_at.get());
-    out.put_u64(sale.closes_at.map_or(0, TimestampMs::get));
+    out.put_moment(sale.closes_at);
     out.put_u32(sale.sku_count);
     out.put_text(&sale.name);
 }
@@ -325,7 +325,7 @@ fn take_summary(r: &mut Reader<'_>) -> Result<SaleSummary, Malformed> {
     let sale = r.sale()?;
     let state = SaleState::from_number(r.u8()?).ok_or(Malformed::Range("state"))?;
     let opens_at = r.timestamp()?;
-    let closes_at = Some(r.timestamp()?).filter(|at| at.get() != 0);
+    let closes_at = r.moment()?;
     let sku_count = r.u32()?;
     let name = String::from(r.text("name")?);
     Ok(SaleSummary { sale, name, state, opens_at, closes_at, sku_count })
