@@ -134,6 +134,19 @@ impl Consumers {
         Ok(())
     }
 
+    /// No cursor of a partition is beyond `last`: true if one was. (Mode `async`: entries that a
+    /// consumer had seen went with the power.)
+    pub fn limit(&mut self, partition: PartitionId, last: Lsn) -> bool {
+        let cursors = self.by_name.values_mut().filter_map(|c| c.get_mut(&partition));
+        let mut any = false;
+        for cursor in cursors.filter(|cursor| **cursor > last) {
+            *cursor = last;
+            any = true;
+        }
+        self.changed |= any;
+        any
+    }
+
     /// Ends one.
     ///
     /// # Errors

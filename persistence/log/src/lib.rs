@@ -13,6 +13,8 @@ mod directory;
 mod disk;
 mod error;
 mod files;
+#[cfg(test)]
+mod fixtures;
 mod floor;
 mod journal;
 mod log;

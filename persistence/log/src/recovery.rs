@@ -109,6 +109,7 @@ pub(crate) fn read(
             recovery.add(partition, run)?;
         }
     }
+    recovery.limit_cursors();
     recovery.find_newest()?;
     Ok(recovery)
 }
@@ -237,6 +238,19 @@ impl Recovery {
         }
         self.pending.entry(partition).or_default().push(run);
         Ok(())
+    }
+
+    /// Consumers go on where the log does: new entries take the places of those that were lost.
+    fn limit_cursors(&mut self) {
+        for partition in self.partitions() {
+            let last = self.last(partition);
+            if self.consumers.limit(partition, last) {
+                self.warnings.push(format!(
+                    "a consumer had seen entries of partition {partition} behind {last} that were \
+                     lost with the power (durability async); it goes on from there"
+                ));
+            }
+        }
     }
 
     fn find_newest(&mut self) -> Result<(), OpenError> {

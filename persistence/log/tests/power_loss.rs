@@ -125,13 +125,12 @@ impl World {
             self.disk = self.disk.kill();
             return;
         }
+        self.lose_power();
+    }
+
+    fn lose_power(&mut self) {
         self.ended = "a power loss";
         self.disk = self.disk.power_loss();
-        for cursor in self.consumers.values_mut() {
-            // What is not durable may be there or not: the check accepts both.
-            cursor.durable.get_or_insert_default();
-        }
-        self.consumers.retain(|_, cursor| cursor.durable.is_some());
         if !self.group {
             for told in self.told.values_mut() {
                 // Committed and not flushed: in doubt entry by entry.
@@ -246,17 +245,16 @@ impl World {
     fn consume(&mut self, stepped: &Stepped) {
         let name = ConsumerName::new(format!("c{}", self.rng.below(3)).as_bytes()).unwrap();
         let log = &stepped.log;
-        if !self.consumers.contains_key(&name) {
-            if log.consumer_register(&name).is_ok() {
-                let cursors = log.consumer_cursors(&name).unwrap();
-                let acked = cursors.iter().map(|c| (c.partition.get(), c.acked.get())).collect();
-                self.consumers.insert(name, Cursor { acked, durable: None });
-            }
+        let Some(cursor) = self.consumers.get_mut(&name) else {
+            log.consumer_register(&name).unwrap();
+            let cursors = log.consumer_cursors(&name).unwrap();
+            let acked = cursors.iter().map(|c| (c.partition.get(), c.acked.get())).collect();
+            self.consumers.insert(name, Cursor { acked, durable: None });
             return;
-        }
-        for partition in self.partitions.clone() {
+        };
+        for (partition, acked) in &mut cursor.acked {
+            let partition = *partition;
             let last = log.committed(PartitionId::new(partition)).get();
-            let acked = self.consumers.get_mut(&name).unwrap().acked.get_mut(&partition).unwrap();
             let to = last - self.rng.below(1 + (last - *acked).min(5));
             if to >= *acked {
                 log.consumer_ack(&name, PartitionId::new(partition), Lsn::new(to)).unwrap();
@@ -302,7 +300,7 @@ impl World {
             }
             match self.try_recover(config) {
                 Some(stepped) => return stepped,
-                None if self.disk.is_down() => self.disk = self.disk.power_loss(),
+                None if self.disk.is_down() => self.lose_power(),
                 None => unreachable!("only a power loss fails a start"),
             }
         }
@@ -392,7 +390,9 @@ impl World {
                 let partition = found.partition.get();
                 let acked = cursor.acked[&partition];
                 let durable = cursor.durable.as_ref().and_then(|d| d.get(&partition)).copied();
-                let least = durable.unwrap_or_default();
+                // Mode `async`: not beyond what is left of the log.
+                let last = self.told[&partition].entries.len() as u64;
+                let (least, acked) = (durable.unwrap_or_default().min(last), acked.min(last));
                 let at = found.acked.get();
                 assert!((least..=acked).contains(&at), "{name:?}: {least} <= {at} <= {acked}");
                 cursor.acked.insert(partition, at);

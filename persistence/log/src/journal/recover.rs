@@ -50,6 +50,8 @@ struct Chain {
     ended: bool,
     /// The number of the segment read last.
     segment: Option<u64>,
+    /// That one was still being made: nothing can follow.
+    unmade: bool,
 }
 
 /// Reads all segments of a directory.
@@ -164,6 +166,12 @@ impl Reading<'_> {
             let what = format!("the segment before it, {}, is missing", before.file_name());
             return Err(damaged(self.path, 0, what));
         }
+        if chain.unmade {
+            let before = SegmentId { number: self.id.number - 1, ..self.id };
+            let what = format!("the segment before it, {}, is empty", before.file_name());
+            return Err(damaged(self.path, 0, what));
+        }
+        chain.unmade = !made;
         let first_of_chain = chain.segment.is_none();
         chain.segment = Some(self.id.number);
         if made { self.read_frames(chain, first_of_chain) } else { Ok(()) }
