@@ -41,6 +41,7 @@ pub struct ClientBuilder {
     pub(crate) backoff_base: Duration,
     pub(crate) backoff_cap: Duration,
     pub(crate) frame_crc: bool,
+    pub(crate) sale_cache: Option<Duration>,
     pub(crate) connections_per_shard: usize,
 }
 
@@ -61,6 +62,7 @@ impl ClientBuilder {
             backoff_base: Duration::from_millis(10),
             backoff_cap: Duration::from_secs(1),
             frame_crc: false,
+            sale_cache: None,
             connections_per_shard: 1,
         }
     }
@@ -122,6 +124,15 @@ impl ClientBuilder {
     /// with more of them is replaced. Never more than `in_flight_max - 1`. Default: 256.
     pub fn orphans_max(mut self, count: usize) -> Self {
         self.orphans_max = count;
+        self
+    }
+
+    /// Remembers for so long (2 s at most) that a sale has not started, is paused or over, or a SKU
+    /// sold out, and lets [`Client::reserve_new`] answer from that without a packet. Changes of the
+    /// catalog and of stock are pushed and reopen it at once; units of cancelled and expired orders
+    /// are seen when the time is over. Default: no.
+    pub fn sale_cache(mut self, ttl: Duration) -> Self {
+        self.sale_cache = Some(ttl.min(crate::sale_cache::TTL_MAX));
         self
     }
 

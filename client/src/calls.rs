@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::error::{Error, InDoubt};
+use crate::sale_cache;
 use stockade_protocol::command::{Adjust, OrderList, Reserve, Return};
 use stockade_protocol::ids::TimestampMs;
 use stockade_protocol::reply::{
@@ -11,6 +12,7 @@ use stockade_protocol::reply::{
 use stockade_protocol::text::{ConsumerName, PaymentRef, Reason};
 use stockade_protocol::wire::{ConsumerInfo, Request, Response};
 use stockade_protocol::{Command, OrderId, Reply, RequestId, SaleId, SalePatch, SkuId, UserId};
+use tokio::time::Instant;
 
 pub(crate) fn unexpected(reply: &Reply) -> Error {
     match reply {
@@ -39,7 +41,33 @@ impl Client {
     /// # Errors
     /// See [`Error`]. Rejections are answers.
     pub async fn reserve(&self, reserve: Reserve) -> Result<ReserveReply, Error> {
-        verb!(self, Command::Reserve(reserve), Reply::Reserve(reply) => reply)
+        let Some(cache) = self.cache() else {
+            return verb!(self, Command::Reserve(reserve), Reply::Reserve(reply) => reply);
+        };
+        let asked = Instant::now();
+        let command = Command::Reserve(reserve.clone());
+        let reply = verb!(self, command, Reply::Reserve(reply) => reply)?;
+        sale_cache::lock(cache).learn(&reserve, &reply, asked);
+        Ok(reply)
+    }
+
+    /// As [`Self::reserve`], for a request id that was never sent before, by nobody: a sale that is
+    /// known to grant nothing is answered without a packet, where
+    /// [`crate::ClientBuilder::sale_cache`] is set.
+    ///
+    /// Repetitions must use [`Self::reserve`]: it alone knows whether the request has an order. A
+    /// rejection from here can be older than the call by the cache's time to live, and does not
+    /// look at the user's own limits first.
+    ///
+    /// # Errors
+    /// See [`Error`]. Rejections are answers.
+    pub async fn reserve_new(&self, reserve: Reserve) -> Result<ReserveReply, Error> {
+        let now = Instant::now();
+        let answer = |cache| sale_cache::lock(cache).answer(&reserve, now);
+        match self.cache().and_then(answer) {
+            Some(reply) => Ok(reply),
+            None => self.reserve(reserve).await,
+        }
     }
 
     /// The order is paid with this reference.

@@ -7,8 +7,9 @@ use crate::error::{Error, InDoubt};
 use crate::exchange::{After, End, Exchange, Input, Pick, Step};
 use crate::jitter::Backoff;
 use crate::register::{Call, Register, ShutdownReport};
+use crate::sale_cache::{self, SaleCache};
 use crate::slots::Slots;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use stockade_protocol::command::Route;
@@ -61,6 +62,7 @@ impl Topology {
 struct Shared {
     slots: Slots,
     register: Arc<Register>,
+    cache: Option<Arc<Mutex<SaleCache>>>,
 }
 
 /// A client; clones share their connections.
@@ -119,7 +121,21 @@ impl Client {
             }
             tokio::time::sleep(wait).await;
         }
-        Ok(Self { shared: Arc::new(Shared { slots, register: Register::new() }) })
+        let ttl = slots.settings().sale_cache;
+        let cache = ttl.map(|ttl| Arc::new(Mutex::new(SaleCache::new(ttl))));
+        let listening = cache.as_ref().map(|cache| {
+            let slots = Slots::new(slots.settings().clone());
+            let shared = Shared { slots, register: Register::new(), cache: None };
+            sale_cache::listen(Self { shared: Arc::new(shared) }, Arc::downgrade(cache))
+        });
+        if let Some(listening) = listening {
+            tokio::spawn(listening);
+        }
+        Ok(Self { shared: Arc::new(Shared { slots, register: Register::new(), cache }) })
+    }
+
+    pub(crate) fn cache(&self) -> Option<&Mutex<SaleCache>> {
+        self.shared.cache.as_deref()
     }
 
     /// What is known of the server now.

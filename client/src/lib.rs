@@ -42,6 +42,7 @@ mod many;
 mod push_queue;
 mod raw;
 mod register;
+mod sale_cache;
 mod session;
 mod slots;
 #[cfg(any(test, feature = "testing"))]

@@ -66,6 +66,8 @@ struct Shared {
     changed: Notify,
     /// Counted up to cut the connections of before.
     generation: watch::Sender<u64>,
+    /// The same for those with subscriptions.
+    feeds: watch::Sender<u64>,
 }
 
 impl Shared {
@@ -112,6 +114,7 @@ impl FakeServer {
             state: Mutex::new(state),
             changed: Notify::new(),
             generation: watch::Sender::new(0),
+            feeds: watch::Sender::new(0),
         });
         let (ready_in, ready) = mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -220,6 +223,11 @@ impl FakeServer {
         self.shared.generation.send_modify(|generation| *generation += 1);
     }
 
+    /// Closes the connections that have subscriptions.
+    pub fn cut_feeds(&self) {
+        self.shared.feeds.send_modify(|generation| *generation += 1);
+    }
+
     /// As a restart looks to clients: connections are closed, the epoch counts up, the shards have
     /// other ports. What was decided stays.
     ///
@@ -318,6 +326,7 @@ impl Connection {
     async fn serve(mut self, mut stream: TcpStream) {
         let _ = stream.set_nodelay(true);
         let mut generation = self.shared.generation.subscribe();
+        let mut feeds = self.shared.feeds.subscribe();
         let (mut input, mut out) = (Vec::new(), Vec::new());
         let mut greeted = false;
         let greeting = self.shared.lock().greeting;
@@ -340,6 +349,7 @@ impl Connection {
             let reading = self.shared.lock().reading || !greeted;
             tokio::select! {
                 _ = generation.changed() => return,
+                _ = feeds.changed(), if self.subscription.is_some() => return,
                 () = &mut changed => continue,
                 Some((number, what)) = later.recv() => {
                     let response = match what {

@@ -1,6 +1,7 @@
 //! The client against a server that does wrong on purpose (`crate::testing`), over real sockets.
 
 mod blocking;
+mod cache;
 mod calls;
 mod connections;
 mod feed;
