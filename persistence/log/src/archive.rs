@@ -86,7 +86,11 @@ impl Archive {
         if self.volumes.last().is_none_or(full) {
             let before = self.volumes.last().map_or(0, |volume| volume.number);
             let number = (before + 1).max(floor.volume_first);
-            self.volumes.push(Volume::create(directory, number)?);
+            let made = Volume::create(directory, number)?;
+            // It may have the name of one that was being made when the engine died: what is in it
+            // now is no left-over.
+            self.left_overs.retain(|path| *path != made.path);
+            self.volumes.push(made);
         }
         let volume = self.volumes.last_mut().expect("one was just made");
         let put = volume.put(partition, run);
