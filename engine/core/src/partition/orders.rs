@@ -93,8 +93,9 @@ pub(crate) struct Orders {
 impl Orders {
     /// Adding this number keeps the span of numbers in memory below 2^32.
     pub(crate) fn has_room_for(&self, number: u64) -> bool {
-        number - self.page_first * PAGE_ORDERS < u64::from(u32::MAX) - PAGE_ORDERS
-            || self.pages.is_empty()
+        // Without pages the first one is that of the next number, wherever the last one was.
+        self.pages.is_empty()
+            || number - self.page_first * PAGE_ORDERS < u64::from(u32::MAX) - PAGE_ORDERS
     }
 
     pub(crate) const fn link(number: u64) -> Link {
@@ -233,6 +234,7 @@ mod tests {
         assert!(orders.get(9_999).is_none());
         orders.remove(10_000);
         assert!(orders.pages.is_empty());
+        assert!(orders.has_room_for(10_001), "behind the page that the last order was on");
         orders.push(70_000, order(1));
         assert!(orders.get(70_000).is_some() && orders.get(1).is_none());
     }
