@@ -1,7 +1,8 @@
 //! The engine's clock: one a process, never runs back.
 //!
 //! It starts at the later of the wall clock and the newest timestamp in the log and goes on with
-//! monotonic time. A wall clock that steps later is noticed and told, and moves nothing.
+//! monotonic time. A wall clock that steps later is noticed and told, and moves nothing. A simulation
+//! tells the clock how much time has passed ([`Clock::stepped`]); all else is the same.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,16 +17,49 @@ const STEP_MS_MIN: i64 = 1_000;
 #[derive(Debug)]
 pub struct Clock {
     base: TimestampMs,
-    started: Instant,
+    elapsed: Elapsed,
     /// How far the wall clock was ahead of this one when last looked at, ms.
     ahead_ms: AtomicI64,
     steps: AtomicU64,
 }
 
+/// Where the time since the start comes from.
+#[derive(Debug)]
+enum Elapsed {
+    Monotonic(Instant),
+    /// Milliseconds, as told.
+    Told(AtomicU64),
+}
+
 impl Clock {
     /// A clock that starts now; with a warning if the log is far ahead of the wall clock.
     pub fn start(wall: TimestampMs, newest: TimestampMs) -> (Self, Option<String>) {
+        Self::make(wall, newest, Elapsed::Monotonic(Instant::now()))
+    }
+
+    /// As [`Self::start`], but time passes only by [`Self::tell_elapsed`].
+    pub fn stepped(wall: TimestampMs, newest: TimestampMs) -> (Self, Option<String>) {
+        Self::make(wall, newest, Elapsed::Told(AtomicU64::new(0)))
+    }
+
+    /// So much time has passed since the start of a stepped clock; it never goes back. A clock that
+    /// runs by itself is not moved.
+    pub fn tell_elapsed(&self, elapsed: Duration) {
+        if let Elapsed::Told(told) = &self.elapsed {
+            told.fetch_max(elapsed.as_millis() as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn make(wall: TimestampMs, newest: TimestampMs, elapsed: Elapsed) -> (Self, Option<String>) {
         let base = wall.max(newest);
+        #[cfg(feature = "mutations")]
+        let base = if stockade_protocol::mutation::is(
+            stockade_protocol::mutation::Mutation::ClockForgetsLog,
+        ) {
+            wall
+        } else {
+            base
+        };
         let behind_ms = newest.since(wall);
         let warning = (behind_ms > AHEAD_MS_MAX).then(|| {
             format!(
@@ -35,7 +69,7 @@ impl Clock {
         });
         let clock = Self {
             base,
-            started: Instant::now(),
+            elapsed,
             ahead_ms: AtomicI64::new(difference_ms(wall, base)),
             steps: AtomicU64::new(0),
         };
@@ -44,7 +78,10 @@ impl Clock {
 
     /// The time now.
     pub fn now(&self) -> TimestampMs {
-        self.at(self.started.elapsed())
+        match &self.elapsed {
+            Elapsed::Monotonic(started) => self.at(started.elapsed()),
+            Elapsed::Told(ms) => self.at(Duration::from_millis(ms.load(Ordering::Relaxed))),
+        }
     }
 
     fn at(&self, elapsed: Duration) -> TimestampMs {
@@ -118,6 +155,15 @@ mod tests {
         assert_eq!(clock.at(Duration::from_millis(77)), ms(10_077));
         assert_eq!(clock.notice_at(ms(3_610_077), ms(10_077)), Some(3_600_000));
         assert_eq!(clock.at(Duration::from_millis(78)), ms(10_078));
+    }
+
+    #[test]
+    fn a_stepped_clock_moves_only_when_told_and_never_back() {
+        let (clock, _) = Clock::stepped(ms(10_000), ms(12_000));
+        assert_eq!(clock.now(), ms(12_000));
+        clock.tell_elapsed(Duration::from_millis(30));
+        clock.tell_elapsed(Duration::from_millis(10));
+        assert_eq!(clock.now(), ms(12_030));
     }
 
     #[test]

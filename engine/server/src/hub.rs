@@ -138,6 +138,14 @@ pub struct Hub {
 const FAIL_FLUSH: Duration = Duration::from_millis(200);
 
 impl Hub {
+    /// A commit failed: no shard decides or acknowledges anything from here on.
+    pub fn stop_deciding(&self) {
+        self.ready.store(false, std::sync::atomic::Ordering::SeqCst);
+        for mailbox in &self.mailboxes {
+            mailbox.push(Message::Fail);
+        }
+    }
+
     /// Ends the process because the engine cannot go on: undecided requests get `busy`, those in or
     /// behind the failed commit get no answer, and the exit status tells the supervisor.
     pub fn fail(&self, why: &str) -> ! {
@@ -148,12 +156,9 @@ impl Hub {
                 std::thread::park();
             }
         }
-        self.ready.store(false, Ordering::SeqCst);
         tracing::error!(why, "the engine stops");
         eprintln!("{why}");
-        for mailbox in &self.mailboxes {
-            mailbox.push(Message::Fail);
-        }
+        self.stop_deciding();
         std::thread::sleep(FAIL_FLUSH);
         std::process::exit(1)
     }

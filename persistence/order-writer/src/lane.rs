@@ -8,6 +8,7 @@
 
 mod acks;
 mod backoff;
+mod clock;
 mod gather;
 mod give_back;
 mod progress;
@@ -15,6 +16,7 @@ mod stop;
 
 use acks::AckClock;
 pub use acks::CatalogAcks;
+pub use clock::LaneClock;
 pub use stop::Stop;
 
 use crate::layout::Layout;
@@ -110,6 +112,7 @@ pub struct Lane {
     backoff: Backoff,
     progress: Progress,
     ack_clock: AckClock,
+    clock: LaneClock,
     looked_at: Instant,
     outbox_at: Instant,
     /// Refused orders that the engine does not take back.
@@ -173,49 +176,67 @@ impl Lane {
             breaker: Breaker::new(options.breaker),
             backoff: Backoff::new(u64::from(index)),
             ack_clock: AckClock::new(),
+            clock: LaneClock::system(),
             looked_at: now,
             outbox_at: now,
             stuck: BTreeSet::new(),
         }
     }
 
+    /// The lane by another clock; before its first step.
+    #[must_use]
+    pub fn with_clock(mut self, clock: LaneClock) -> Self {
+        (self.looked_at, self.outbox_at) = (clock.now(), clock.now());
+        self.clock = clock;
+        self
+    }
+
     /// Runs until it ends; blocks its thread.
     pub fn run(&mut self) -> LaneEnd {
         loop {
-            match self.turn() {
-                Ok(()) => {}
+            match self.step() {
+                Ok(None) => {}
+                // The stop signal ends the wait and, without a database, the lane.
+                Ok(Some(pause)) if self.stop.wait(pause) => return LaneEnd::Stopped,
+                Ok(Some(_)) => {}
                 Err(end) => return end,
             }
         }
     }
 
-    fn turn(&mut self) -> Result<(), LaneEnd> {
+    /// One step: a session, a subscription, or a batch. Gives how long to wait before the next one,
+    /// where something is away. [`Self::run`] waits; a simulation has its own time.
+    ///
+    /// # Errors
+    /// The end of the lane.
+    pub fn step(&mut self) -> Result<Option<Duration>, LaneEnd> {
         if self.stop.is_set() && self.pending.is_none() {
             self.ack();
             self.progress.finish();
             return Err(LaneEnd::Stopped);
         }
         if self.session.is_none() && !self.open_session()? {
-            return self.pause();
+            return Ok(Some(self.backoff.next()));
         }
         if self.pending.is_some() {
-            return self.write();
+            return self.write().map(|()| None);
         }
         if self.source.is_none() && !self.open_source()? {
-            return self.pause();
+            return Ok(Some(self.backoff.next()));
         }
         self.drained()?;
         if !self.gather()? {
-            return Ok(());
+            return Ok(None);
         }
         self.pending = self.batcher.take();
-        if self.pending.is_some() { self.write() } else { self.idle() }
-    }
-
-    /// Waits before the next attempt; the stop signal ends the wait and, without a database, the
-    /// lane.
-    fn pause(&mut self) -> Result<(), LaneEnd> {
-        if self.stop.wait(self.backoff.next()) { Err(LaneEnd::Stopped) } else { Ok(()) }
+        #[cfg(feature = "mutations")]
+        if stockade_protocol::mutation::is(stockade_protocol::mutation::Mutation::AckBeforeCommit)
+            && let Some(batch) = &self.pending
+        {
+            let told: Vec<_> = batch.advances.iter().map(|a| (a.partition, a.to)).collect();
+            let _ = self.source.as_mut().map(|source| source.ack(&told));
+        }
+        if self.pending.is_some() { self.write() } else { self.idle() }.map(|()| None)
     }
 
     /// True if there is a session now, with cursors that this writer owns.
@@ -331,7 +352,8 @@ impl Lane {
             return Ok(());
         };
         let (started, epoch) = (Instant::now(), self.epoch.unwrap_or_default());
-        match apply(session.as_mut(), batch, epoch, now(), &mut self.breaker) {
+        let wall = self.clock.wall();
+        match apply(session.as_mut(), batch, epoch, wall, &mut self.breaker) {
             Ok(applied) => self.written(&applied, started),
             Err(ApplyError::NotMine) => self.session = None,
             Err(ApplyError::Tripped(tripped)) => {
@@ -366,10 +388,10 @@ impl Lane {
     fn idle(&mut self) -> Result<(), LaneEnd> {
         self.ack();
         self.give_back_when_due();
-        if self.looked_at.elapsed() < OWNER_CHECK {
+        if self.clock.since(self.looked_at) < OWNER_CHECK {
             return Ok(());
         }
-        self.looked_at = Instant::now();
+        self.looked_at = self.clock.now();
         self.progress.idle();
         let Some(session) = &mut self.session else { return Ok(()) };
         let (epoch, cursors) = (self.epoch.unwrap_or_default(), session.cursors());

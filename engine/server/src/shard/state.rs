@@ -118,6 +118,11 @@ impl Shard {
         &self.hub
     }
 
+    /// The machine that decides, to look at.
+    pub fn machine(&self) -> &ShardMachine {
+        &self.machine
+    }
+
     /// Its number.
     pub fn index(&self) -> u16 {
         self.index

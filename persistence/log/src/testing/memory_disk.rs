@@ -27,6 +27,7 @@ struct State {
     tree: Tree,
     operations: u64,
     crash_at: Option<u64>,
+    kill_at: Option<u64>,
     down: bool,
     read_only: bool,
     faults: Faults,
@@ -42,6 +43,7 @@ impl MemoryDisk {
             tree: Tree::new(),
             operations: 0,
             crash_at: None,
+            kill_at: None,
             down: false,
             read_only: false,
             faults: Faults::default(),
@@ -69,6 +71,12 @@ impl MemoryDisk {
     /// ones do nothing and fail.
     pub fn crash_at(&self, operation: u64) {
         lock(&self.0).crash_at = Some(operation);
+    }
+
+    /// The process is killed before the operation of this number: unlike a power loss, that never
+    /// leaves half of one.
+    pub fn kill_at(&self, operation: u64) {
+        lock(&self.0).kill_at = Some(operation);
     }
 
     /// The power is lost, or the process was killed.
@@ -174,6 +182,7 @@ impl State {
             rng: Rng::new(self.rng.bits()),
             operations: 0,
             crash_at: None,
+            kill_at: None,
             down: false,
             faults: Faults::default(),
             locked: BTreeSet::new(),
@@ -192,6 +201,10 @@ impl State {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
         self.operations += 1;
+        if self.kill_at.is_some_and(|at| self.operations >= at) {
+            self.down = true;
+            return Err(io::Error::other("the process was killed"));
+        }
         let lost = self.crash_at.is_some_and(|at| self.operations >= at);
         self.down = lost;
         Ok(lost)

@@ -42,7 +42,7 @@ impl AckClock {
 impl Lane {
     /// Tells the engine, unless it was told a moment ago.
     pub(super) fn ack_when_due(&mut self) {
-        if self.ack_clock.0.is_none_or(|at| at.elapsed() >= ACK_EVERY) {
+        if self.ack_clock.0.is_none_or(|at| self.clock.since(at) >= ACK_EVERY) {
             self.ack();
         }
     }
@@ -60,7 +60,7 @@ impl Lane {
             }
         }
         let Some(source) = self.source.as_mut().filter(|_| !cursors.is_empty()) else { return };
-        self.ack_clock.0 = Some(Instant::now());
+        self.ack_clock.0 = Some(self.clock.now());
         match source.ack(&cursors) {
             Ok(()) => self.acked.extend(cursors),
             Err(error) => {

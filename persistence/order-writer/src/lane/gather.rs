@@ -19,13 +19,13 @@ impl Lane {
             }
             if let Some(entry) = self.carry.pop_front() {
                 self.batcher.push(&entry)?;
-                until.get_or_insert_with(|| Instant::now() + self.options.linger);
+                until.get_or_insert_with(|| self.clock.now() + self.options.linger);
                 continue;
             }
             let wait = match until {
                 None => IDLE_WAIT,
                 Some(_) if events >= BATCH_EVENTS_SMALL => Duration::ZERO,
-                Some(until) => until.saturating_duration_since(Instant::now()),
+                Some(until) => until.saturating_duration_since(self.clock.now()),
             };
             let Some(source) = &mut self.source else { return Ok(false) };
             match source.next(wait) {

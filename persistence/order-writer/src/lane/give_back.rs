@@ -3,7 +3,7 @@
 use super::Lane;
 use crate::outbox::{self, Step};
 use crate::rows::RefusedState;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use stockade_protocol::OrderId;
 
 /// How often refused orders are given back.
@@ -13,8 +13,8 @@ const OUTBOX_MAX: usize = 32;
 
 impl Lane {
     pub(super) fn give_back_when_due(&mut self) {
-        if self.outbox_at.elapsed() >= OUTBOX_EVERY {
-            self.outbox_at = Instant::now();
+        if self.clock.since(self.outbox_at) >= OUTBOX_EVERY {
+            self.outbox_at = self.clock.now();
             self.give_back_now();
         }
     }
