@@ -17,6 +17,8 @@ pub mod image;
 pub mod json;
 pub mod le;
 pub mod limits;
+#[cfg(feature = "mutations")]
+pub mod mutation;
 pub mod outcome;
 pub mod reply;
 pub mod request_id;

@@ -85,12 +85,22 @@ impl Window {
             SaleState::Ended
         } else if now < self.opens_at {
             SaleState::Armed
-        } else if self.paused {
+        } else if self.paused && !mutated_pause() {
             SaleState::Paused
         } else {
             SaleState::Live
         }
     }
+}
+
+#[cfg(not(feature = "mutations"))]
+const fn mutated_pause() -> bool {
+    false
+}
+
+#[cfg(feature = "mutations")]
+fn mutated_pause() -> bool {
+    stockade_protocol::mutation::is(stockade_protocol::mutation::Mutation::PauseIgnored)
 }
 
 /// A durable change, to be applied by every shard in the order of its entries.

@@ -133,6 +133,14 @@ impl ShardMachine {
     pub fn start(&mut self, now: TimestampMs, grace_ms: u64, effects: &mut Effects) {
         self.advance(now);
         effects.position = self.position;
+        #[cfg(feature = "mutations")]
+        let grace_ms = if stockade_protocol::mutation::is(
+            stockade_protocol::mutation::Mutation::GraceForgotten,
+        ) {
+            0
+        } else {
+            grace_ms
+        };
         let until = now.after_ms(grace_ms);
         while grace_ms > 0
             && let Some((at, order)) = self.due()

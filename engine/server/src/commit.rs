@@ -78,6 +78,14 @@ impl<T> CommitRing<T> {
         self.flight = Some(self.appended);
         std::mem::swap(&mut self.flight_waiting, &mut self.pending_waiting);
         let bytes = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare));
+        #[cfg(feature = "mutations")]
+        let bytes =
+            if stockade_protocol::mutation::is(stockade_protocol::mutation::Mutation::BatchDropped)
+            {
+                Vec::new()
+            } else {
+                bytes
+            };
         Some(Batch { bytes, position: self.appended })
     }
 

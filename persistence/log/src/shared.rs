@@ -225,6 +225,11 @@ impl Shared {
             let id = open.segment.id;
             let covered = open.lasts.iter().all(|(p, last)| floor.of(*p).archived >= *last);
             let older = newest.get(&id.shard).is_some_and(|newest| id.number < *newest);
+            #[cfg(feature = "mutations")]
+            let covered = covered
+                || stockade_protocol::mutation::is(
+                    stockade_protocol::mutation::Mutation::SegmentRecycledEarly,
+                );
             if covered && older && !held.contains(&id.shard) {
                 gone.push((id, open.segment.path.clone()));
             } else {

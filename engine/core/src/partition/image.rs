@@ -22,6 +22,11 @@ impl Partition {
         partition.lsn = image.lsn;
         partition.at = image.at;
         partition.number_last = image.order_number_last;
+        #[cfg(feature = "mutations")]
+        if stockade_protocol::mutation::is(stockade_protocol::mutation::Mutation::OrderNumberReused)
+        {
+            partition.number_last = image.orders.last().map_or(0, |order| order.order.number());
+        }
         let mut before = 0;
         for order in image.orders {
             let number = order.order.number();
@@ -35,6 +40,12 @@ impl Partition {
             partition.load_order(number, order, ledger);
         }
         for tombstone in image.tombstones {
+            #[cfg(feature = "mutations")]
+            if stockade_protocol::mutation::is(
+                stockade_protocol::mutation::Mutation::TombstonesForgotten,
+            ) {
+                continue;
+            }
             let TombstoneImage { sale, user, request } = tombstone;
             partition.tombstones.insert((sale, user, request.key()), request);
         }
@@ -88,6 +99,12 @@ impl Partition {
             }
         }
         self.index_request(number);
+        #[cfg(feature = "mutations")]
+        if stockade_protocol::mutation::is(
+            stockade_protocol::mutation::Mutation::ForgetUserAfterRestart,
+        ) {
+            return self.tell_units(number, ledger);
+        }
         self.recount(number);
         self.tell_units(number, ledger);
     }

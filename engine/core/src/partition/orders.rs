@@ -69,6 +69,10 @@ impl Order {
 
     /// Held, but its deadline has passed: the timer is about to expire it.
     pub(crate) fn is_due(&self, now: TimestampMs) -> bool {
+        #[cfg(feature = "mutations")]
+        let now = now.after_ms(u64::from(stockade_protocol::mutation::is(
+            stockade_protocol::mutation::Mutation::DeadlineExclusive,
+        )));
         self.state == OrderState::Held && self.expires_at < now
     }
 }

@@ -81,6 +81,14 @@ impl Partition {
             Some(details) => {
                 for line in self.lines(number, order) {
                     let back = came_back(&details.returns, line.sku, |r| r.right);
+                    #[cfg(feature = "mutations")]
+                    let back = if stockade_protocol::mutation::is(
+                        stockade_protocol::mutation::Mutation::RightAlwaysBack,
+                    ) {
+                        came_back(&details.returns, line.sku, |_| true)
+                    } else {
+                        back
+                    };
                     if line.quantity > back {
                         each(line.sku, line.quantity - back);
                     }

@@ -79,6 +79,10 @@ fn late(
     outcome: Outcome,
     effects: &mut Effects,
 ) -> Verdict {
+    #[cfg(feature = "mutations")]
+    if stockade_protocol::mutation::is(stockade_protocol::mutation::Mutation::LatePaymentLost) {
+        return target.answer(shard, outcome);
+    }
     match references(shard, target, payment) {
         References::Known => target.answer(shard, outcome),
         References::Full => target.answer(shard, Outcome::Refused),
@@ -148,7 +152,13 @@ fn revive(
         return Revival::No;
     }
     let lines = partition.lines(target.number, &order);
-    if allowance(&shard.books, partition, order.sale, order.user, &lines).passed {
+    let passed = allowance(&shard.books, partition, order.sale, order.user, &lines).passed;
+    #[cfg(feature = "mutations")]
+    let passed = passed
+        && !stockade_protocol::mutation::is(
+            stockade_protocol::mutation::Mutation::ReviveIgnoresLimit,
+        );
+    if passed {
         return Revival::No;
     }
     let book = shard.books.sale(sale);

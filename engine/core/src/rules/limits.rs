@@ -34,6 +34,14 @@ pub(super) fn allowance(
         if limit > 0 {
             let limit = u64::from(limit);
             // Sums of u32 quantities do not reach 2^64.
+            #[cfg(feature = "mutations")]
+            let has = if stockade_protocol::mutation::is(
+                stockade_protocol::mutation::Mutation::LimitForgetsTheRest,
+            ) {
+                0
+            } else {
+                has
+            };
             passed |= has + asked > limit;
             left = left.min(limit.saturating_sub(has));
             left_after = left_after.min(limit.saturating_sub(has + asked));

@@ -41,6 +41,14 @@ pub(crate) fn status(shard: &ShardMachine, sale: SaleId, user: UserId, key: Requ
 }
 
 fn answer(view: OrderView, rests_on: Position) -> Verdict {
+    #[cfg(feature = "mutations")]
+    let rests_on = if stockade_protocol::mutation::is(
+        stockade_protocol::mutation::Mutation::ReadRestsOnNothing,
+    ) {
+        Position::NONE
+    } else {
+        rests_on
+    };
     Verdict::Answer(Reply::OrderView(Box::new(view)), rests_on)
 }
 

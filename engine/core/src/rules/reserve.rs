@@ -40,7 +40,11 @@ pub(crate) fn reserve(
         shard.expire_if_due(index, number, effects);
         return again(shard, index, number, &lines);
     }
-    if partition.is_withdrawn(reserve.sale, reserve.user, key) {
+    let withdrawn = partition.is_withdrawn(reserve.sale, reserve.user, key);
+    #[cfg(feature = "mutations")]
+    let withdrawn = withdrawn
+        && !stockade_protocol::mutation::is(stockade_protocol::mutation::Mutation::WithdrawnIdBuys);
+    if withdrawn {
         let reply = ReserveReply::rejected(Outcome::Withdrawn, RETRY_NEVER);
         return Verdict::Answer(Reply::Reserve(reply), partition.position);
     }

@@ -241,6 +241,14 @@ impl Books {
                 continue;
             }
             let stock = sku.stock().load();
+            #[cfg(feature = "mutations")]
+            let stock = if stockade_protocol::mutation::is(
+                stockade_protocol::mutation::Mutation::FalseSoldOut,
+            ) {
+                crate::pool::Stock { aside: sku.granted + sku.left, ..stock }
+            } else {
+                stock
+            };
             let outside = u64::from(stock.free) + u64::from(stock.aside);
             let outside = outside.checked_sub(u64::from(sku.granted)).expect("own units are aside");
             if outside < u64::from(want.quantity) {
@@ -275,6 +283,14 @@ impl Books {
     pub(crate) fn grant(&mut self, sale: usize, wants: &[Want]) {
         for want in wants {
             let sku = &mut self.sales[sale].skus[want.sku];
+            #[cfg(feature = "mutations")]
+            let want = &Want {
+                quantity: want.quantity
+                    - u32::from(stockade_protocol::mutation::is(
+                        stockade_protocol::mutation::Mutation::OversellByOne,
+                    )),
+                ..*want
+            };
             sku.left = sku.left.checked_sub(want.quantity).expect("the allotment was topped up");
             sku.granted += want.quantity;
         }
@@ -330,6 +346,22 @@ impl Books {
             let Some(back) = self.give_backs.pop_front() else { break };
             let Some(sale) = self.find(back.sale) else { continue };
             let sku = self.sales[sale].sku_mut(back.sku);
+            #[cfg(feature = "mutations")]
+            if back.to == Place::Free
+                && stockade_protocol::mutation::is(
+                    stockade_protocol::mutation::Mutation::DoubleRestock,
+                )
+            {
+                sku.stock().give_back(back.units);
+            }
+            #[cfg(feature = "mutations")]
+            let back = if stockade_protocol::mutation::is(
+                stockade_protocol::mutation::Mutation::LostRestock,
+            ) {
+                GiveBack { to: Place::Removed, ..back }
+            } else {
+                back
+            };
             if back.to == Place::Free {
                 sku.stock().give_back(back.units);
             }
@@ -370,6 +402,16 @@ fn part_of(tally: &mut Tally, place: Place) -> Option<&mut u64> {
 
 impl Ledger for Books {
     fn units_moved(&mut self, sale: SaleId, sku: SkuId, units: u32, from: Place, to: Place) {
+        #[cfg(feature = "mutations")]
+        if matches!(self.mode, Mode::Live(_))
+            && to == Place::Free
+            && stockade_protocol::mutation::is(
+                stockade_protocol::mutation::Mutation::ReleaseBeforeDurable,
+            )
+        {
+            self.sale_mut(sale).sku_mut(sku).stock().give_back(units);
+            return self.count(sale, sku, units, from, to);
+        }
         match (self.mode, to) {
             (Mode::Live(position), Place::Free | Place::Removed) => {
                 let back = GiveBack { position, sale, sku, units, from, to };

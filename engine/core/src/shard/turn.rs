@@ -102,6 +102,14 @@ impl ShardMachine {
             | Command::Adjust(_) => panic!("not a command of a turn: {:?}", request.command),
         };
         let (reply, rests_on) = match verdict {
+            #[cfg(feature = "mutations")]
+            Verdict::Answer(reply, _)
+                if stockade_protocol::mutation::is(
+                    stockade_protocol::mutation::Mutation::AnswerRestsOnNothing,
+                ) =>
+            {
+                (reply, Position::NONE)
+            }
             Verdict::Answer(reply, rests_on) => (reply, rests_on),
             Verdict::Wait if request.waits < WAITS_MAX => {
                 effects.waiting.push(Request { waits: request.waits + 1, ..request });

@@ -140,7 +140,24 @@ fn next_run(
             }
             let Some((length, last)) = prefix else { return Ok(None) };
             bytes.truncate(length);
-            Ok(Some((FeedRun::Entries { partition, first: from, last, bytes }, last.next())))
+            let next = last.next();
+            #[cfg(feature = "mutations")]
+            let next = if stockade_protocol::mutation::is(
+                stockade_protocol::mutation::Mutation::FeedTwice,
+            ) {
+                last
+            } else {
+                next
+            };
+            #[cfg(feature = "mutations")]
+            let next = if stockade_protocol::mutation::is(
+                stockade_protocol::mutation::Mutation::FeedSkips,
+            ) {
+                next.next()
+            } else {
+                next
+            };
+            Ok(Some((FeedRun::Entries { partition, first: from, last, bytes }, next)))
         }
     }
 }

@@ -112,6 +112,12 @@ impl Shard {
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         self.ring.append(&mut bytes, self.machine.position());
+        #[cfg(feature = "mutations")]
+        if stockade_protocol::mutation::is(
+            stockade_protocol::mutation::Mutation::CatalogBeforeDurable,
+        ) {
+            return self.catalog_committed();
+        }
         self.ring.rest_on_last(Resting::CatalogEntry);
     }
 

@@ -312,6 +312,14 @@ impl Archiver {
         crash::point("in_snapshot");
         let lsn = image.lsn();
         self.change_floor(|floor| {
+            #[cfg(feature = "mutations")]
+            let lsn = if stockade_protocol::mutation::is(
+                stockade_protocol::mutation::Mutation::SnapshotAhead,
+            ) {
+                lsn.next()
+            } else {
+                lsn
+            };
             floor.partitions.entry(partition).or_default().snapshot = lsn;
         })?;
         let floor = lock(&self.shared.floor).clone();

@@ -128,7 +128,13 @@ impl Journal {
         let written = self.segment.write(&self.frame, self.at);
         written.map_err(|source| self.poison("write", source))?;
         crash::point("after_write");
-        if self.shared.config.durability == Durability::Group {
+        let group = self.shared.config.durability == Durability::Group;
+        #[cfg(feature = "mutations")]
+        let group = group
+            && !stockade_protocol::mutation::is(
+                stockade_protocol::mutation::Mutation::AnswerBeforeSync,
+            );
+        if group {
             self.segment.sync().map_err(|source| self.poison("sync", source))?;
         }
         crash::point("after_sync");

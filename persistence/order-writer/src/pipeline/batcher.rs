@@ -208,6 +208,15 @@ impl Batcher {
         Some(Batch {
             advances: std::mem::take(&mut self.advances).into_values().collect(),
             tables: tables.into_values().collect(),
+            #[cfg(feature = "mutations")]
+            late: if stockade_protocol::mutation::is(
+                stockade_protocol::mutation::Mutation::LateRowLost,
+            ) {
+                Vec::new()
+            } else {
+                std::mem::take(&mut self.late).into_values().collect()
+            },
+            #[cfg(not(feature = "mutations"))]
             late: std::mem::take(&mut self.late).into_values().collect(),
             catalog: std::mem::take(&mut self.catalog),
             events: std::mem::take(&mut self.events),
