@@ -71,5 +71,9 @@ for model in loom shuttle; do
         timeout 600 cargo test --release --locked -p stockade-core --test "${model}_pool"
 done
 
+step "deliberate faults that the simulator must find"
+CARGO_TARGET_DIR=target/mutations cargo test --locked -p stockade-sim --features mutations \
+    --test mutations -- --nocapture
+
 step "examples in the documentation"
 cargo test --workspace --doc --locked

@@ -1,5 +1,5 @@
-//! Deliberate faults, one at a time, to see that the tests find them. Compiled only with the feature
-//! `mutations`, which no ordinary build has; each is one hook at the place it names.
+//! Deliberate faults, one at a time, to see that the tests find them. Compiled only with the
+//! feature `mutations`, which no ordinary build has; each is one hook at the place it names.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

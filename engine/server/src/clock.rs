@@ -1,8 +1,8 @@
 //! The engine's clock: one a process, never runs back.
 //!
 //! It starts at the later of the wall clock and the newest timestamp in the log and goes on with
-//! monotonic time. A wall clock that steps later is noticed and told, and moves nothing. A simulation
-//! tells the clock how much time has passed ([`Clock::stepped`]); all else is the same.
+//! monotonic time. A wall clock that steps later is noticed and told, and moves nothing. A
+//! simulation tells the clock how much time has passed ([`Clock::stepped`]); all else is the same.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -1,9 +1,9 @@
-//! One life of the engine's process: the server's own shards, driven step by step, each step told to
-//! the auditor.
+//! One life of the engine's process: the server's own shards, driven step by step, each step told
+//! to the auditor.
 //!
-//! What `connection/driver.rs`, `shard/run.rs` and the commit thread do around a shard with sockets,
-//! tasks and channels is done here by plain calls; everything inside (sessions, turns, mailboxes,
-//! commit ring, gathers, catalog) is the server's code.
+//! What `connection/driver.rs`, `shard/run.rs` and the commit thread do around a shard with
+//! sockets, tasks and channels is done here by plain calls; everything inside (sessions, turns,
+//! mailboxes, commit ring, gathers, catalog) is the server's code.
 
 use crate::model::{Found, Key, Model};
 use crossbeam::channel::{Receiver, bounded};

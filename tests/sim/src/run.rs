@@ -28,7 +28,8 @@ const TRACE_LINES: usize = 60;
 
 thread_local! {
     /// The plan that runs on this thread, and the words of its panic.
-    static RUNNING: RefCell<(Option<String>, String)> = const { RefCell::new((None, String::new())) };
+    static RUNNING: RefCell<(Option<String>, String)> =
+        const { RefCell::new((None, String::new())) };
 }
 
 /// Panics on a thread that runs a plan are findings: they are kept with their place. Where a panic

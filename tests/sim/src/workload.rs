@@ -1,6 +1,6 @@
-//! What clients and operators ask for: a few sales with hot and cold SKUs, few users that come again
-//! and again, retries of the same request ids, verbs on orders that answers named, and changes of the
-//! catalog. Everything follows from one sequence of chance.
+//! What clients and operators ask for: a few sales with hot and cold SKUs, few users that come
+//! again and again, retries of the same request ids, verbs on orders that answers named, and
+//! changes of the catalog. Everything follows from one sequence of chance.
 
 use crate::rng::Rng;
 use std::collections::VecDeque;

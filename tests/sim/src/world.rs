@@ -1,8 +1,8 @@
 //! The simulated world: one clock, one queue of things that will happen, one source of chance.
 //!
 //! Everything between the real machines lives here: the network ([`net`]), the disk, processes that
-//! end and start ([`life`]), and mischief ([`mischief`]). A step takes the next thing off the queue;
-//! the auditor looks after each.
+//! end and start ([`life`]), and mischief ([`mischief`]). A step takes the next thing off the
+//! queue; the auditor looks after each.
 
 mod finish;
 mod life;

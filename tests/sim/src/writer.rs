@@ -1,8 +1,8 @@
 //! The order writer in the world: the writer's own lane, driven step by step, between the engine's
 //! feed (the server's subscription over the log) and a simulated database.
 //!
-//! Invariants looked after here: a subscription shows every entry once and in order (P8), nothing is
-//! acknowledged that is not in SQL, and at the end SQL is the fold of the log (P9).
+//! Invariants looked after here: a subscription shows every entry once and in order (P8), nothing
+//! is acknowledged that is not in SQL, and at the end SQL is the fold of the log (P9).
 
 use crate::faults::Fault;
 use crate::model::{Found, Model};

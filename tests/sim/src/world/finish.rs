@@ -1,5 +1,5 @@
-//! The end of a run: nothing goes wrong any more, everything that was begun ends, and the books must
-//! balance, in the engine, after one more loss of power, and in what was written.
+//! The end of a run: nothing goes wrong any more, everything that was begun ends, and the books
+//! must balance, in the engine, after one more loss of power, and in what was written.
 
 use super::World;
 use crate::faults::Fault;

@@ -1,5 +1,5 @@
-//! Processes: how the engine starts, how batches become durable or do not, how the archiver follows,
-//! and how all of it ends.
+//! Processes: how the engine starts, how batches become durable or do not, how the archiver
+//! follows, and how all of it ends.
 
 use super::{Event, WALL_MS, World};
 use crate::clients::Sent;
