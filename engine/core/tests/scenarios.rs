@@ -67,6 +67,10 @@ const SCENARIOS: &str = "
 49 the timer of a paid order (mall-learning#8): put sku=10:1 hold=50; reserve 1 a 10
     ; confirm 1/a p
     ; at 1800001; log => [held,confirmed]; order 1/a => confirmed
+51 a failed payment, kept for another try (woocommerce#66303): put sku=10:1:1; reserve 1 a 10
+    ; order 1/a => held; reserve 2 a 10 => sold_out; confirm 1/a p2 => confirmed
+51 a failed payment, released: put sku=10:1:1; reserve 1 a 10; cancel 1/a payment_failed
+    ; reserve 2 a 10 => held; cancel 2/a; reserve 1 b 10 => held
 53 cancel before buy (EShop#221): put sku=10:1; withdraw 1 a => withdrawn
     ; reserve 1 a 10 => withdrawn
     ; sku 10 => live free=1
@@ -77,6 +81,15 @@ const SCENARIOS: &str = "
 63 timer and cancel at once (magento2#161): put sku=10:1 hold=50; reserve 1 a 10; late 51
     ; cancel 1/a unpaid => too_late state=expired; at 52; log => [held,expired]
     ; sku 10 => live free=1
+67 given back by hand or timer, unpaid (EShop#139): put sku=10:2 hold=50; reserve 1 a 10
+    ; cancel 1/a => cancelled; reserve 2 a 10; at 51; order 2/a => expired
+    ; sku 10 => live total=2 free=2 held=0 confirmed=0
+67 paid orders end by return only: put sku=10:2 hold=50; reserve 1 a 10; confirm 1/a p
+    ; cancel 1/a => too_late state=confirmed; at 99; order 1/a => confirmed
+    ; return 1/a r all => returned; sku 10 => live total=2 free=2 confirmed=0
+67 a sale without holds: put sku=10:2 hold=0; reserve 1 a 10 => confirmed
+    ; cancel 1/a => too_late state=confirmed; return 1/a r all norestock => returned
+    ; sku 10 => live total=1 free=1 confirmed=0
 69 the right after cancel (membership-portal#262): put sku=10:5:1; reserve 1 a 10; cancel 1/a
     ; reserve 1 b 10 => held left=0; reserve 1 c 10 => limit left=0
 73 more than the limit at first (chameleon-system#801): put sku=10:9:2
@@ -128,6 +141,23 @@ fn a_clicker_burns_no_stock() {
         assert!(script.step(&format!("reserve {user} 1 10")).starts_with("held"), "{user}");
     }
     assert!(script.step("reserve 101 1 10").starts_with("sold_out"));
+}
+
+/// 85 (keygen#305): refusals were remembered, so that a retry could not win and memory grew.
+#[test]
+fn rejections_leave_nothing_behind() {
+    let mut script = Script::new(2);
+    script.step("put sku=10:0:1 sku=11:1");
+    script.step("reserve 1 1 11");
+    let before = script.engine.images();
+    script.step("log");
+    for n in 1..=2_000 {
+        assert!(script.step(&format!("reserve {n} 5 10")).starts_with("sold_out"));
+        assert!(script.step(&format!("reserve {n} 6 99")).starts_with("unknown_sku"));
+        assert!(script.step(&format!("reserve {n} 7 11*2")).starts_with("sold_out"));
+    }
+    assert_eq!(script.step("log"), "[]");
+    assert_eq!(script.engine.images(), before);
 }
 
 /// 35: eight users of one shard buy eight units, whatever the number of shards.

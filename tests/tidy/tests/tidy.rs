@@ -196,15 +196,32 @@ fn unfinished_work_is_not_on_main() {
     none(&faults, "no stubs");
 }
 
+/// All Rust sources, as one text.
+fn sources() -> String {
+    let mut sources = String::new();
+    for path in all_files().iter().filter(|path| path.extension().is_some_and(|e| e == "rs")) {
+        sources.push_str(&fs::read_to_string(path).unwrap());
+    }
+    sources
+}
+
+/// The tests that a row names in backticks, and those of them that do not exist.
+fn named_tests<'a>(row: &'a str, sources: &str) -> (Vec<&'a str>, Vec<&'a str>) {
+    let named: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+    let exists = |test: &&&str| {
+        let name = test.rsplit("::").next().unwrap_or(test);
+        sources.contains(&format!("fn {name}("))
+    };
+    let absent = named.iter().filter(|test| !exists(test)).copied().collect();
+    (named, absent)
+}
+
 /// Each of the ten promises is named in ARCHITECTURE.md with at least one test, and the test
 /// exists.
 #[test]
 fn every_promise_names_a_test_that_exists() {
     let text = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).unwrap();
-    let mut sources = String::new();
-    for path in all_files().iter().filter(|path| path.extension().is_some_and(|e| e == "rs")) {
-        sources.push_str(&fs::read_to_string(path).unwrap());
-    }
+    let sources = sources();
     let mut faults = Vec::new();
     for promise in 1..=10 {
         let head = format!("| P{promise} ");
@@ -212,16 +229,39 @@ fn every_promise_names_a_test_that_exists() {
             faults.push(format!("P{promise} is not in the table"));
             continue;
         };
-        let tests: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
-        if tests.is_empty() {
+        let (named, absent) = named_tests(line, &sources);
+        if named.is_empty() {
             faults.push(format!("P{promise} names no test"));
         }
-        for test in tests {
-            let name = test.rsplit("::").next().unwrap_or(test);
-            if !sources.contains(&format!("fn {name}(")) {
-                faults.push(format!("P{promise}: there is no test {test}"));
-            }
-        }
+        faults.extend(absent.iter().map(|test| format!("P{promise}: there is no test {test}")));
     }
     none(&faults, "promises and their tests (docs/ARCHITECTURE.md)");
+}
+
+/// Each scenario of SCENARIOS.md names tests that exist, or says what is missing.
+#[test]
+fn every_scenario_names_a_test_that_exists_or_says_what_is_missing() {
+    let text = fs::read_to_string(root().join("docs/SCENARIOS.md")).unwrap();
+    let sources = sources();
+    let mut faults = Vec::new();
+    let mut rows = 0;
+    for line in text.lines().filter(|line| line.starts_with("| ")).skip(2) {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [number, wrong, ours, tests] = cells.as_slice() else {
+            faults.push(format!("a row needs four cells: {line}"));
+            continue;
+        };
+        rows += 1;
+        let numbered = number.split(", ").all(|n| n.parse::<u16>().is_ok());
+        if !numbered || wrong.is_empty() || ours.is_empty() {
+            faults.push(format!("{number}: no number, no fault, or nothing done about it"));
+        }
+        let (named, absent) = named_tests(tests, &sources);
+        if named.is_empty() && !line.contains("missing: ") {
+            faults.push(format!("{number}: no test, and nothing said to be missing"));
+        }
+        faults.extend(absent.iter().map(|test| format!("{number}: there is no test {test}")));
+    }
+    assert!(rows >= 70, "{rows} rows");
+    none(&faults, "scenarios and their tests (docs/SCENARIOS.md)");
 }
