@@ -229,6 +229,10 @@ impl Exchange {
         if weight == Weight::Settled || !self.decides {
             return Step::End(End::Answer(response));
         }
+        // Of these nothing is known whatever process says so.
+        if weight == Weight::Mixed && self.in_doubt() && any_is_busy(&response) {
+            return Step::End(End::Mixed(response));
+        }
         // What a process that is gone had not decided, nobody will.
         self.open.retain(|(_, open)| *open >= epoch);
         self.lost = self.lost.filter(|lost| *lost >= epoch);
@@ -311,6 +315,13 @@ fn weigh_reply(reply: &Reply) -> Weight {
     if outcome == Outcome::Busy { Weight::Busy(BUSY_HINT_MS) } else { Weight::Settled }
 }
 
+fn any_is_busy(response: &Response) -> bool {
+    match response {
+        Response::ReserveMany(replies) => replies.iter().any(|r| r.outcome == Outcome::Busy),
+        _ => false,
+    }
+}
+
 /// The hint of a reserve over its rate.
 fn throttled(response: &Response) -> Option<u64> {
     match response {
@@ -322,7 +333,7 @@ fn throttled(response: &Response) -> Option<u64> {
 }
 
 /// For answers that say `busy` and have no room for a hint.
-const BUSY_HINT_MS: i64 = 20;
+const BUSY_HINT_MS: i64 = 50;
 
 #[cfg(test)]
 #[path = "exchange_tests.rs"]

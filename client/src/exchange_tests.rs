@@ -215,7 +215,13 @@ fn answers_to_many_keep_what_is_settled() {
         epoch: 1,
         response: response.clone(),
     };
+    let busy = replies(&[Outcome::Held, Outcome::Busy]);
+    let by_the_next =
+        |response: &Response| Input::Answered { attempt: 2, epoch: 2, response: response.clone() };
     let table = vec![
+        (vec![began(1), lost(1), began(2), by_the_next(&mixed)], End::Answer(mixed.clone())),
+        (vec![began(1), lost(1), began(2), by_the_next(&busy)], End::Mixed(busy.clone())),
+        (vec![began(1), many(1, &busy)], End::Answer(busy.clone())),
         (vec![began(1), many(1, &mixed)], End::Answer(mixed.clone())),
         (vec![began(1), lost(1), began(2), many(2, &mixed)], End::Mixed(mixed.clone())),
         (vec![began(1), lost(1), began(2), many(2, &settled)], End::Answer(settled.clone())),
