@@ -443,7 +443,10 @@ impl Recovery {
                 self.archive.put(&self.directory, &self.floor, bytes, batch)?;
             }
         }
-        self.archive.sync(&self.floor)
+        self.archive.sync(&self.floor)?;
+        // A volume that the run before made may have a name in the page cache only.
+        let dir = self.directory.archive();
+        self.directory.disk().sync_dir(&dir).map_err(failed("sync", &dir))
     }
 }
 
