@@ -204,6 +204,25 @@ fn any_refusal_of_the_archivers_files_is_mended_by_the_next_round() {
     }
 }
 
+/// A floor that could not be written is written by the next round, although there is nothing new to
+/// archive: until then no segment may go. (Found by seed 5747 of the power-loss test.)
+#[test]
+fn a_floor_that_could_not_be_written_is_written_by_the_next_round() {
+    let mut run = Run::new(|_| {});
+    for _ in 0..60 {
+        assert!(run.commit());
+    }
+    let segments = || Disk::list(&run.disk, "/data/journal".as_ref()).unwrap().len();
+    let before = segments();
+    run.disk.inject(Fault::new(FaultKind::NoSpace, "floor"));
+    run.now += Duration::from_secs(3);
+    assert!(run.stepped.side.round(run.now).is_err());
+    assert_eq!(segments(), before);
+    run.now += Duration::from_secs(3);
+    assert!(run.stepped.side.round(run.now).is_ok());
+    assert!(segments() < before);
+}
+
 /// The bound counts what waits for the archiver, not what each shard is writing to: with many
 /// shards it was reached at rest.
 #[test]
@@ -272,4 +291,61 @@ fn after_a_failed_flush_nothing_more_is_committed() {
         let (_, _, found) = contents(&mut again).unwrap().remove(&0).unwrap();
         assert!(found == run.told || found == [&run.told[..], &[in_doubt]].concat(), "{kind:?}");
     }
+}
+
+/// The same on a real file system, with real sled. `STOCKADE_SMALL_DIR` names a directory on a file
+/// system of some 60 MB that may be filled: `mount -t tmpfs -o size=60m tmpfs DIR`.
+#[test]
+#[ignore = "needs a small file system of its own, named by STOCKADE_SMALL_DIR"]
+fn a_real_full_file_system_is_survived() {
+    let small = std::path::PathBuf::from(std::env::var("STOCKADE_SMALL_DIR").unwrap());
+    let config = || {
+        let mut config = Config::new(small.join("data"), 1, 1);
+        config.segment_bytes = 1 << 20;
+        config.volume_bytes = 4 << 20;
+        config
+    };
+    let opened = stockade_log::open(config(), Arc::new(Digest)).unwrap();
+    let (log, mut journals) = opened.start().unwrap();
+    let mut told = Vec::new();
+    let mut commit = |journals: &mut Vec<stockade_log::Journal>| {
+        let first = told.len() as u64 + 1;
+        let batch: Vec<Entry> = (first..first + 100).map(|lsn| entry(0, lsn, 1)).collect();
+        let committed = journals[0].commit(&encode(&batch)).is_ok();
+        if committed {
+            told.extend(batch);
+        }
+        committed
+    };
+    assert!(commit(&mut journals));
+    let filler = small.join("filler");
+    let zeros = vec![0; 1 << 16];
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while std::io::Write::write_all(&mut file, &zeros).is_ok() {}
+    let begun = std::time::Instant::now();
+    while !log.pressure() {
+        // Into what is left of the segment and the one made ahead.
+        assert!(commit(&mut journals), "there was room without pressure");
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(begun.elapsed() < Duration::from_secs(60), "no pressure on a full disk");
+    }
+    println!("pressure: {:?}", log.pressure_reasons());
+    assert!(commit(&mut journals), "confirms and cancels still go");
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(log.pressure(), "the disk is still full");
+    std::fs::remove_file(&filler).unwrap();
+    let begun = std::time::Instant::now();
+    while log.pressure() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", log.pressure_reasons());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    for _ in 0..100 {
+        assert!(commit(&mut journals));
+    }
+    assert_eq!(feed(&log, 0), told);
+    journals.remove(0).close().unwrap();
+    log.shutdown().unwrap();
+    drop((log, journals));
+    let again = stockade_log::open(config(), Arc::new(Digest)).unwrap();
+    assert_eq!(again.last_lsn(PartitionId::new(0)).get(), told.len() as u64);
 }

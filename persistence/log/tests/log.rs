@@ -404,3 +404,117 @@ fn trimmed_entries_are_a_gap_and_their_space_is_given_back() {
     let recovery = try_open(dir.path()).unwrap();
     assert_eq!(recovery.last_lsn(p), Lsn::new(next - 1));
 }
+
+/// Bits flipped in sled's own files, and the files and directories taken away. sled opens many of
+/// them and hands out less than it had: what the floor says is missing then, and the start refuses.
+#[test]
+fn damaged_sled_files_are_refused_or_do_no_harm() {
+    let dir = tempfile::tempdir().unwrap();
+    let live = dir.path().join("live");
+    let (log, mut journals) = start(&live, 1);
+    for lsn in 1..=600u64 {
+        journals[0].commit(&batch(&[(0, 2 * lsn - 1), (0, 2 * lsn), (2, lsn)])).unwrap();
+    }
+    journals.remove(0).close().unwrap();
+    log.shutdown().unwrap();
+    drop(log);
+    let volume = fs::read_dir(live.join("archive")).unwrap().next().unwrap().unwrap().path();
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(&volume).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.is_file());
+    files.sort();
+    let (mut refused, mut whole) = (0, 0);
+    let mut judge = |what: &str| match try_open(&live) {
+        Ok(recovery) => {
+            let behind = |p: u16, last: u64| {
+                let found = replayed(&recovery, p);
+                assert_eq!(found.last().copied().unwrap_or(last), last, "{what}");
+                assert_eq!(recovery.last_lsn(PartitionId::new(p)).get(), last, "{what}");
+            };
+            behind(0, 1200);
+            behind(2, 600);
+            whole += 1;
+        }
+        Err(error) => {
+            assert!(error.to_string().contains("archive") || error.to_string().contains("missing"));
+            refused += 1;
+        }
+    };
+    for path in files {
+        let good = fs::read(&path).unwrap();
+        let used = good.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        for step in 0..24 {
+            let at = used * step / 24;
+            if at >= good.len() {
+                continue;
+            }
+            let mut bytes = good.clone();
+            bytes[at] ^= 0x10;
+            fs::write(&path, bytes).unwrap();
+            judge(&format!("{} byte {at}", path.display()));
+        }
+        fs::remove_file(&path).unwrap();
+        judge(&format!("{} is gone", path.display()));
+        fs::write(&path, &good[..used / 2]).unwrap();
+        judge(&format!("{} is cut", path.display()));
+        fs::write(&path, &good).unwrap();
+    }
+    judge("nothing is damaged");
+    assert!(refused > 5 && whole > 1, "{refused} refused, {whole} whole");
+    fs::remove_dir_all(&volume).unwrap();
+    assert!(matches!(try_open(&live), Err(OpenError::Missing { .. })));
+    fs::remove_dir_all(live.join("archive")).unwrap();
+    assert!(matches!(try_open(&live), Err(OpenError::Missing { .. })));
+}
+
+/// A backlog that fills several volumes in one round: each of them is synced before the floor says
+/// that it is durable. (Only the last two were.)
+#[test]
+fn every_volume_of_a_round_is_durable_before_the_floor_says_so() {
+    use stockade_log::testing::MemoryDisk;
+    for seed in 0..20 {
+        let disk = MemoryDisk::new(seed);
+        let mut config = Config::new("/data", 1, 4);
+        config.segment_bytes = 4096;
+        config.volume_bytes = 1000;
+        let storage = disk.storage();
+        let opened = stockade_log::open_on(storage, config.clone(), Arc::new(Count)).unwrap();
+        let mut stepped = opened.start_stepped().unwrap();
+        for lsn in 1..=100 {
+            let lsns: Vec<(u16, u64)> = (0..4).map(|p| (p, lsn)).collect();
+            stepped.journals[0].commit(&batch(&lsns)).unwrap();
+        }
+        stepped.side.round(Duration::ZERO).unwrap();
+        let archive = stockade_log::Disk::list(&disk, Path::new("/data/archive")).unwrap();
+        assert!(archive.len() > 3, "{} volumes in one round", archive.len());
+        let after = disk.power_loss();
+        let again = stockade_log::open_on(after.storage(), config, Arc::new(Count)).unwrap();
+        for partition in 0..4 {
+            assert_eq!(again.last_lsn(PartitionId::new(partition)), Lsn::new(100));
+        }
+    }
+}
+
+/// The journal's bytes of a client are never taken for a frame, even when a torn write leaves them
+/// standing without their own frame's header.
+#[test]
+fn a_frame_inside_a_clients_bytes_is_no_frame() {
+    let dir = tempfile::tempdir().unwrap();
+    let (killed, frames) = killed(dir.path());
+    let segment = segments(&killed).remove(0);
+    let good = fs::read(&segment).unwrap();
+    // A frame as another directory would write it, at a later place of this one's journal.
+    let mut forged = good[frames[0]..frames[0] + 48].to_vec();
+    forged[16..24].copy_from_slice(&99u64.to_le_bytes());
+    forged[24..28].copy_from_slice(&0u32.to_le_bytes());
+    forged[36..40].copy_from_slice(&crc32c::crc32c(&[]).to_le_bytes());
+    let crc = crc32c::crc32c(&forged[..40]);
+    forged[40..44].copy_from_slice(&crc.to_le_bytes());
+    let mut bytes = good.clone();
+    let torn = frames[2];
+    bytes[torn..torn + 48].fill(0);
+    bytes[torn + 64..torn + 112].copy_from_slice(&forged);
+    fs::write(&segment, bytes).unwrap();
+    let recovery = try_open(&killed).unwrap();
+    assert_eq!(replayed(&recovery, 1), [1, 2, 3]);
+}

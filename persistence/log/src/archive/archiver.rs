@@ -178,11 +178,18 @@ impl Archiver {
     fn archive(&mut self) -> Result<(), OpenError> {
         let put = self.put_committed();
         crash::point("in_archive");
-        // What was put before something failed counts all the same.
-        if lock(&self.shared.archive).is_dirty() {
+        // What was put before something failed counts all the same; and a floor that could not be
+        // written in the round before is written now.
+        if self.is_ahead_of_floor() {
             self.make_durable()?;
         }
         put
+    }
+
+    fn is_ahead_of_floor(&self) -> bool {
+        let archived = |p: PartitionId| lock(&self.shared.floor).of(p).archived;
+        lock(&self.shared.archive).is_dirty()
+            || self.shared.partitions().any(|p| self.archive_last(p) > archived(p))
     }
 
     fn put_committed(&mut self) -> Result<(), OpenError> {
