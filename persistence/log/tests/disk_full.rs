@@ -299,6 +299,14 @@ fn after_a_failed_flush_nothing_more_is_committed() {
 #[ignore = "needs a small file system of its own, named by STOCKADE_SMALL_DIR"]
 fn a_real_full_file_system_is_survived() {
     let small = std::path::PathBuf::from(std::env::var("STOCKADE_SMALL_DIR").unwrap());
+    for with_volume in [false, true] {
+        survive_a_full_file_system(&small, with_volume);
+        std::fs::remove_dir_all(small.join("data")).unwrap();
+    }
+}
+
+/// The disk is full when there is no volume yet, or when there is one that sled writes to.
+fn survive_a_full_file_system(small: &std::path::Path, with_volume: bool) {
     let config = || {
         let mut config = Config::new(small.join("data"), 1, 1);
         config.segment_bytes = 1 << 20;
@@ -318,10 +326,18 @@ fn a_real_full_file_system_is_survived() {
         committed
     };
     assert!(commit(&mut journals));
+    if with_volume {
+        // The marker is there, and the entries have had their time to be archived.
+        while !small.join("data/archive/v0000000001/volume").exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
     let filler = small.join("filler");
     let zeros = vec![0; 1 << 16];
     let mut file = std::fs::File::create(&filler).unwrap();
     while std::io::Write::write_all(&mut file, &zeros).is_ok() {}
+    drop(file);
     let begun = std::time::Instant::now();
     while !log.pressure() {
         // Into what is left of the segment and the one made ahead.
