@@ -29,7 +29,7 @@ if [ "$(id -u)" -ne 0 ]; then sudo=(sudo); fi
 install_packages() {
     local missing=()
     have cc || missing+=(gcc libc6-dev)
-    have python3 || missing+=(python3)
+    python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
     have redis-cli || missing+=(redis-tools)
     have curl || missing+=(curl)
     # The Redis clients of other languages (tests/e2e/clients).
@@ -54,6 +54,13 @@ install_packages
 
 step "Redis clients from npm"
 (cd tests/e2e/clients/node && npm ci --no-audit --no-fund --loglevel=error)
+
+step "schemathesis, which holds HTTP against its document"
+tools=target/tools/schemathesis
+if [ ! -x "$tools/bin/schemathesis" ]; then
+    python3 -m venv "$tools"
+    "$tools/bin/pip" install --quiet --disable-pip-version-check schemathesis==4.32.5
+fi
 
 step "programs that the process tests start (release, as users run them)"
 cargo build --workspace --bins --release --locked

@@ -4,9 +4,13 @@
 //! It runs on a thread of its own and reaches the shards through [`crate::session::Gateway`], so
 //! that it never slows them. Ids are strings in answers; rejections are problem+json.
 
+mod app;
 mod cache;
+mod events;
+mod orders;
 mod problem;
 mod routes;
+mod sales;
 mod serve;
 
 pub use serve::{CONNECTIONS_MAX, serve};

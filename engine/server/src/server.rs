@@ -90,7 +90,7 @@ fn start(
         limits: Limits {
             connections_max: settings.connections_max as usize,
             in_flight_max: settings.in_flight_max,
-                queue_max: settings.queue_max as usize,
+            queue_max: settings.queue_max as usize,
         },
         connections: AtomicUsize::new(0),
         ready: AtomicBool::new(false),

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::Duration;
 use stockade_e2e::http::{Response, request};
 use stockade_e2e::{Server, cli};
 
@@ -90,4 +93,33 @@ fn status_pages_are_cacheable_and_healthy() {
     }
     assert!(get(&server, "/metrics").body.contains("stockade_"));
     assert_eq!(get(&server, "/nowhere").status, 404);
+}
+
+/// Reads the stream until it says `word`.
+fn read_until(stream: &mut BufReader<TcpStream>, word: &str) -> String {
+    let mut seen = String::new();
+    while !seen.contains(word) {
+        assert!(stream.read_line(&mut seen).unwrap() > 0, "the stream ended: {seen}");
+    }
+    seen
+}
+
+#[test]
+fn a_sale_can_be_watched() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--shards", "2"]);
+    let mut resp = server.resp();
+    resp.call(&["STOCK.SALE.PUT", SALE]).unwrap();
+    let mut stream = TcpStream::connect(server.http()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(b"GET /v1/sales/1/events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut stream = BufReader::new(stream);
+    let head = read_until(&mut stream, "\"state\":\"live\"}");
+    assert!(head.contains("content-type: text/event-stream"), "{head}");
+    assert!(head.contains("event: sale"), "{head}");
+    resp.call(&["STOCK.SALE.PAUSE", "1"]).unwrap();
+    read_until(&mut stream, "\"state\":\"paused\"}");
+    resp.call(&["STOCK.SALE.RESUME", "1"]).unwrap();
+    read_until(&mut stream, "\"state\":\"live\"}");
+    assert_eq!(get(&server, "/v1/sales/9/events").status, 404);
 }
