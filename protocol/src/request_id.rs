@@ -70,6 +70,8 @@ impl RequestId {
         let text = check(error.what, bytes, error.least, error.most)?;
         let digits = text.bytes().all(|b| b.is_ascii_digit());
         if digits && (text == "0" || !text.starts_with('0')) {
+            let what = "request id (of digits alone: 1 to 2^62 - 1)";
+            let error = TextError { what, ..error };
             return text.parse().ok().and_then(Self::from_number).ok_or(error);
         }
         let key = NonZeroU64::new(fold(bytes)).map(RequestKey).ok_or(error)?;

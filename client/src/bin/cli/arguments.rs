@@ -1,6 +1,6 @@
 //! What can be asked on the command line.
 
-use crate::{feed, order, sale, stock};
+use crate::{feed, lua, order, sale, stock};
 use clap::{Parser, Subcommand};
 use std::time::Duration;
 
@@ -40,6 +40,9 @@ pub enum Verb {
     /// The feed of committed events.
     #[command(subcommand)]
     Feed(feed::Verb),
+    /// Lua scripts of shops that come from Redis.
+    #[command(subcommand)]
+    Lua(lua::Verb),
     /// A live table of the sales, or of one sale's SKUs.
     Top {
         /// Only this sale, SKU by SKU.

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod feed;
+mod lua;
 mod order;
 mod output;
 mod sale;
@@ -64,6 +65,7 @@ async fn run(arguments: Arguments, out: &Output) -> Result<ExitCode, Failure> {
         Verb::Stock(verb) => stock::run(&server, out, verb).await,
         Verb::Order(verb) => order::run(&server, out, verb).await,
         Verb::Feed(verb) => feed::run(&server, out, verb).await,
+        Verb::Lua(verb) => lua::run(out, verb),
         Verb::Top { sale, once } => stock::top(&server, out, sale, once).await,
     }
 }
