@@ -95,10 +95,18 @@ pub(super) fn number(text: &str) -> Option<u64> {
     crate::resp::decimal(text.as_bytes())
 }
 
+/// A number without a fraction; JSON makes no difference between 5 and 5.0.
+pub(super) fn whole(value: &Value) -> Option<u64> {
+    /// Beyond it a fraction may have been lost on the way.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    let exact = |number: &f64| number.fract() == 0.0 && (0.0..EXACT_MAX).contains(number);
+    value.as_u64().or_else(|| value.as_f64().filter(exact).map(|number| number as u64))
+}
+
 /// An id as a number or as text.
 pub(super) fn id(value: Option<&Value>) -> Option<u64> {
     match value? {
-        Value::Number(number) => number.as_u64(),
+        Value::Number(_) => whole(value?),
         Value::String(text) => number(text),
         _ => None,
     }

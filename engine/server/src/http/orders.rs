@@ -1,6 +1,6 @@
 //! Orders: reserve, read, confirm, cancel.
 
-use super::app::{Shared, ask, bad_request, body_json, id, number, unexpected};
+use super::app::{Shared, ask, bad_request, body_json, id, number, unexpected, whole};
 use super::problem::{rejection, status_of};
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -48,7 +48,7 @@ fn read_reserve(sale: &str, headers: &HeaderMap, body: &Bytes) -> Result<Reserve
     };
     let not_after = match object.get("not_after_ms") {
         None | Some(Value::Null) => None,
-        Some(value) => Some(value.as_u64().ok_or("not_after_ms is no whole number")?),
+        Some(value) => Some(whole(value).ok_or("not_after_ms is no whole number")?),
     };
     Ok(Reserve {
         sale: number(sale).and_then(SaleId::new).ok_or("sale is out of range")?,
