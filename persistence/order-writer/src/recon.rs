@@ -1,15 +1,19 @@
 //! Reconciliation: SQL against the log, row by row, at one vector of LSNs.
 //!
 //! The vector is the cursors of the databases, read in the same transaction as the rows; the log is
-//! read up to it and folded, one partition at a time. The log wins. Orders in `refused_orders` are
+//! read up to it and folded, one partition at a time. Databases over a network compute checksums of
+//! ranges of orders, and only ranges that differ from the log's are read row by row. The log wins. Orders in `refused_orders` are
 //! left out: they are the agreed difference.
 
 pub mod books;
 pub mod compare;
 pub mod diff;
+mod digest;
 pub mod fix;
 pub mod live;
 pub mod log;
+pub mod report;
+pub mod tally;
 
 use crate::layout::Layout;
 use crate::sink::{Database, SinkError};
@@ -24,6 +28,8 @@ pub struct Recon<'a> {
     pub databases: &'a [Arc<dyn Database>],
     /// The way to the engine, as a reader without a name.
     pub connect: &'a mut dyn Connect,
+    /// Count units by SKU and state in SQL as well, for a report.
+    pub tally: bool,
 }
 
 impl std::fmt::Debug for Recon<'_> {

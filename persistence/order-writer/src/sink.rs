@@ -6,7 +6,7 @@
 //! [`SinkError::Refused`] the caller drops the session, opens another and reads the cursors again:
 //! nothing in memory is trusted.
 
-mod civil;
+pub(crate) mod civil;
 pub mod error;
 pub mod mysql;
 pub mod postgres;
@@ -20,7 +20,9 @@ use crate::pipeline::Advance;
 use crate::rows::{
     CatalogChange, CursorRow, LateRow, OrderChange, OrderRow, RefusedRow, RefusedState,
 };
-use crate::stored::{CatalogStored, LatePayments, OrderStored, RefusedStored};
+use crate::stored::{
+    CatalogStored, Digests, LatePayments, OrderStored, RefusedStored, UnitsStored,
+};
 pub use error::{SetupError, SinkError};
 use std::collections::BTreeMap;
 use stockade_protocol::{Lsn, OrderId, PartitionId};
@@ -205,15 +207,30 @@ pub trait Ledger {
     /// See [`SinkError`].
     fn lock(&mut self, partition: PartitionId) -> Result<Lsn, SinkError>;
 
-    /// The orders of a partition with their lines.
+    /// The orders of a range of ids (inclusive) with their lines.
     ///
     /// # Errors
     /// See [`SinkError`].
     fn orders(
         &mut self,
         table: u16,
-        partition: PartitionId,
+        range: (i64, i64),
     ) -> Result<BTreeMap<i64, OrderStored>, SinkError>;
+
+    /// Checksums of the orders of a range of ids, computed where the rows are; refused orders are
+    /// left out. `None`: reading the rows is no dearer.
+    ///
+    /// # Errors
+    /// See [`SinkError`].
+    fn digests(&mut self, _table: u16, _range: (i64, i64)) -> Result<Option<Digests>, SinkError> {
+        Ok(None)
+    }
+
+    /// Units by sale, SKU and state of the orders of a table; refused orders are left out.
+    ///
+    /// # Errors
+    /// See [`SinkError`].
+    fn units(&mut self, table: u16) -> Result<Vec<UnitsStored>, SinkError>;
 
     /// Ids in a table that belong to no partition of this table, in `orders` or `order_lines`.
     ///

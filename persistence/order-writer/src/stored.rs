@@ -131,6 +131,68 @@ pub struct CatalogStored {
     pub skus: BTreeMap<(i64, i64), SkuStored>,
 }
 
+/// Units of one SKU in orders of one state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnitsStored {
+    /// `sale_id`
+    pub sale: i64,
+    /// `sku_id`
+    pub sku: i64,
+    /// `state`
+    pub state: i64,
+    /// The sum of `qty`
+    pub ordered: i64,
+    /// The sum of `returned_qty`
+    pub returned: i64,
+}
+
+/// Rows of one kind: how many, and the sum of their hashes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Checksum {
+    /// Rows.
+    pub count: i64,
+    /// The sum of 48-bit hashes: the order of the rows does not matter.
+    pub sum: i128,
+}
+
+/// The checksum of the orders and of the lines of a bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Digest {
+    /// Of `orders`.
+    pub orders: Checksum,
+    /// Of `order_lines`.
+    pub lines: Checksum,
+}
+
+/// By bucket, see [`bucket`]; a bucket without rows is not there.
+pub type Digests = BTreeMap<i64, Digest>;
+
+/// Bits of an order id within its bucket: a bucket is a range of 1,024 ids of one partition.
+pub const BUCKET_BITS: u32 = 10;
+
+/// The bucket of an order.
+pub const fn bucket(order: i64) -> i64 {
+    order >> BUCKET_BITS
+}
+
+/// The first and last order id of a bucket.
+pub const fn bucket_range(bucket: i64) -> (i64, i64) {
+    (bucket << BUCKET_BITS, (bucket << BUCKET_BITS) | ((1 << BUCKET_BITS) - 1))
+}
+
+/// Checksums as a database returns them: (bucket, rows, sum as text).
+pub fn digests(orders: Vec<(i64, i64, String)>, lines: Vec<(i64, i64, String)>) -> Digests {
+    let mut out = Digests::new();
+    let checksum = |count: i64, sum: &str| Checksum { count, sum: sum.parse().unwrap_or_default() };
+    for (bucket, count, sum) in orders {
+        out.entry(bucket).or_default().orders = checksum(count, &sum);
+    }
+    for (bucket, count, sum) in lines {
+        out.entry(bucket).or_default().lines = checksum(count, &sum);
+    }
+    out
+}
+
 /// A row of `refused_orders`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RefusedStored {

@@ -247,6 +247,23 @@ fn status_tells_lag_and_refusals() {
 }
 
 #[test]
+fn the_report_says_what_a_meeting_wants_to_know() {
+    let rig = Rig::new(Engine::new(History::of(33, PARTITIONS, 1_500)), &["a.db"]);
+    rig.drain(&[]);
+    let file = rig.path("report.md");
+    let diff = ["recon", "diff", "--report", file.to_str().unwrap()];
+    assert_eq!(rig.code(&diff), 0);
+    let report = std::fs::read_to_string(&file).unwrap();
+    assert!(report.contains("**SQL is what the log says.**"), "{report}");
+    let rows: Vec<&str> = report.lines().filter(|line| line.starts_with("| 1 | 100")).collect();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.ends_with("| yes |")), "{report}");
+    rig.sql("a.db", "UPDATE order_lines SET qty = qty + 1 WHERE sku_id = 1001");
+    assert_eq!(rig.code(&diff), 1);
+    let report = std::fs::read_to_string(&file).unwrap();
+    assert!(report.contains("| **no** |") && report.contains("sku 1001 qty is"), "{report}");
+}
+
+#[test]
 fn a_trimmed_log_stops_the_writer() {
     let rig = Rig::new(Engine::new(History::of(38, PARTITIONS, 500)), &["a.db"]);
     rig.engine.state().kept_from.insert(PartitionId::new(3), Lsn::new(9));

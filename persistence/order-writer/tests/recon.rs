@@ -47,7 +47,12 @@ impl Rig {
         let open = |path: &PathBuf| Arc::new(SqliteDatabase::new(path)) as Arc<dyn Database>;
         let databases: Vec<Arc<dyn Database>> = self.paths.iter().map(open).collect();
         let mut engine = self.engine.clone();
-        work(&mut Recon { layout: self.layout, databases: &databases, connect: &mut engine })
+        work(&mut Recon {
+            layout: self.layout,
+            databases: &databases,
+            connect: &mut engine,
+            tally: true,
+        })
     }
 
     fn diff(&self) -> Report {

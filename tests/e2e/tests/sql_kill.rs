@@ -106,3 +106,48 @@ fn postgres_equals_the_log_whatever_was_killed() {
 fn mariadb_equals_the_log_whatever_was_killed() {
     kill_loop(Product::Mariadb);
 }
+
+/// Two writers on the same databases: the newer one takes over, the older one ends with its own
+/// code, and every row is there once.
+fn two_writers(product: Product) {
+    let Some(database) = DatabaseServer::start(product) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"), &["--partitions", "8"]);
+    server.resp().call(&["STOCK.SALE.PUT", SALE]).unwrap();
+    let urls = ["a", "b"].map(|name| {
+        database.create(name);
+        database.url(name)
+    });
+    let mut rng = Rng::new(5);
+    let mut older = Writer::start(&server, &urls, &["--tables", "16"]);
+    trade(&mut server.resp(), &mut rng, 0, 200);
+    let mut newer = Writer::start(&server, &urls, &[]);
+    trade(&mut server.resp(), &mut rng, 200, 200);
+    assert_eq!(older.wait().code(), Some(4), "fenced: {}", older.take_stderr());
+    wait_for_expiries(&mut server.resp());
+    assert!(newer.stop().success(), "{}", newer.take_stderr());
+    let drained = Writer::run(&["run", "--until-drained"], &server, &urls);
+    assert!(drained.status.success(), "{}", String::from_utf8_lossy(&drained.stderr));
+    let diff = Writer::run(&["recon", "diff", "--json"], &server, &urls);
+    assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
+    let report: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
+    assert_eq!(report["rows_read"], 0, "equal ranges are not read: {report}");
+    assert!(report["orders"].as_u64().unwrap() > 100);
+    let other = Writer::run(&["run", "--until-drained", "--tables", "8"], &server, &urls);
+    assert_eq!(other.status.code(), Some(2), "other counts than the data was written with");
+    let status = Writer::run(&["status", "--json"], &server, &urls);
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    for database in status["databases"].as_array().unwrap() {
+        assert_eq!((&database["lag_entries"], &database["tables"]), (&0.into(), &16.into()));
+    }
+}
+
+#[test]
+fn the_older_of_two_writers_on_postgres_exits_with_4() {
+    two_writers(Product::Postgres);
+}
+
+#[test]
+fn the_older_of_two_writers_on_mariadb_exits_with_4() {
+    two_writers(Product::Mariadb);
+}

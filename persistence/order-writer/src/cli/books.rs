@@ -3,6 +3,7 @@
 
 use super::Target;
 use super::common::{DONE, Failure, databases, written};
+use crate::stored::order_range;
 use serde_json::json;
 use std::io::{BufWriter, Write};
 use stockade_protocol::PartitionId;
@@ -19,7 +20,8 @@ pub(super) fn books(target: &Target) -> Result<u8, Failure> {
             if partition == PartitionId::CATALOG {
                 continue;
             }
-            let orders = session.orders(layout.table_of(partition), partition).map_err(failed)?;
+            let table = layout.table_of(partition);
+            let orders = session.orders(table, order_range(partition)).map_err(failed)?;
             for order in orders.values() {
                 let lines: Vec<_> =
                     order.lines.iter().map(|(sku, (qty, back))| json!([sku, qty, back])).collect();

@@ -5,9 +5,12 @@ use super::common::{DIFFERENT, DONE, Failure, databases, engine, written};
 use crate::recon::Recon;
 use crate::recon::compare::{Difference, Subject};
 use crate::recon::diff::Report;
-use crate::sink::Database;
+use crate::recon::report;
+use crate::sink::error::now_us;
+use crate::sink::{Database, civil};
 use clap::Subcommand;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 #[derive(Debug, Subcommand)]
@@ -19,6 +22,9 @@ pub(super) enum Verb {
         /// One JSON object.
         #[arg(long)]
         json: bool,
+        /// Write a report in Markdown too.
+        #[arg(long, value_name = "FILE")]
+        report: Option<PathBuf>,
     },
     /// Make SQL as the log says; exit 1 if something is left.
     Fix {
@@ -38,15 +44,23 @@ pub(super) enum Verb {
 
 pub(super) fn recon(verb: Verb) -> Result<u8, Failure> {
     let (target, json) = match &verb {
-        Verb::Diff { target, json } | Verb::Fix { target, json, .. } => (target.clone(), *json),
+        Verb::Diff { target, json, .. } | Verb::Fix { target, json, .. } => (target.clone(), *json),
     };
     let databases = databases(&target)?;
     let layout = written(&target, &databases)?;
     let mut connect = engine(&target)?.reader();
-    let mut recon = Recon { layout, databases: &databases, connect: &mut connect };
+    let tally = matches!(&verb, Verb::Diff { report: Some(_), .. });
+    let mut recon = Recon { layout, databases: &databases, connect: &mut connect, tally };
     match verb {
-        Verb::Diff { .. } => {
+        Verb::Diff { report: file, .. } => {
             let report = recon.diff().map_err(Failure::failed)?;
+            if let Some(file) = file {
+                let names: Vec<String> = databases.iter().map(|of| of.name()).collect();
+                let at = format!("{} UTC", civil::text(now_us()).split('.').next().unwrap_or(""));
+                let text = report::markdown(&report, &names, &target.server, &at);
+                std::fs::write(&file, text)
+                    .map_err(|e| Failure::failed(format!("{}: {e}", file.display())))?;
+            }
             print(&report, &databases, json);
             Ok(if report.differences.is_empty() { DONE } else { DIFFERENT })
         }
@@ -89,6 +103,7 @@ fn print(report: &Report, databases: &[Arc<dyn Database>], json: bool) {
             "differences": objects(&report.differences, databases),
             "notes": report.notes,
             "orders": report.orders,
+            "rows_read": report.rows_read,
             "refused": report.refused,
             "vector": vector,
         });

@@ -122,7 +122,7 @@ fn retry(which: &Which) -> Result<u8, Failure> {
     let orders = chosen(which, &databases)?;
     let mut connect = engine(&which.target)?.reader();
     let layout = written(&which.target, &databases)?;
-    let mut recon = Recon { layout, databases: &databases, connect: &mut connect };
+    let mut recon = Recon { layout, databases: &databases, connect: &mut connect, tally: false };
     let mut code = DONE;
     for order in orders {
         match recon.retry(order, &which.reason).map_err(Failure::failed)? {

@@ -66,9 +66,19 @@ pub fn orders(
     books: &Books,
     refused: &BTreeSet<i64>,
 ) -> Vec<Difference> {
+    orders_within(sql, books, refused, &|_| true)
+}
+
+/// The same for a part of the orders, of which `sql` has the rows.
+pub fn orders_within(
+    sql: &BTreeMap<i64, OrderStored>,
+    books: &Books,
+    refused: &BTreeSet<i64>,
+    within: &dyn Fn(i64) -> bool,
+) -> Vec<Difference> {
     let mut out = Vec::new();
     let mut known: BTreeSet<i64> = BTreeSet::new();
-    for row in books.orders.values() {
+    for row in books.orders.values().filter(|row| within(number(row.order.get()))) {
         let log = OrderStored::from(row);
         known.insert(log.order);
         if refused.contains(&log.order) {

@@ -3,11 +3,13 @@
 use super::books::Books;
 use super::compare::{self, Difference, Subject, extra_order, is_complete};
 use super::live::Live;
-use super::{Recon, ReconError, live, log};
+use super::tally::Tallies;
+use super::{Recon, ReconError, digest, live, log};
 use crate::rows::{CursorRow, OrderRow};
-use crate::sink::Session;
+use crate::sink::{Session, SinkError};
+use crate::stored::{OrderStored, RefusedStored, bucket, bucket_range, number, order_range};
 use std::collections::{BTreeMap, BTreeSet};
-use stockade_protocol::{Command, Lsn, OrderState, PartitionId, Reply, SaleId};
+use stockade_protocol::{Command, Lsn, PartitionId, Reply, SaleId};
 
 /// What was found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -22,22 +24,21 @@ pub struct Report {
     pub refused: u64,
     /// Where it was compared: the cursors, of the catalog the lowest.
     pub vector: BTreeMap<PartitionId, Lsn>,
-    /// Units by (sale, SKU): held, confirmed and not returned.
-    units: BTreeMap<(u64, u64), (u64, u64)>,
+    /// Units by (sale, SKU), side by side.
+    pub tallies: Tallies,
+    /// Every refused order.
+    pub refused_orders: Vec<RefusedStored>,
+    /// Money that came for nothing, by reason.
+    pub late_payments: BTreeMap<String, u64>,
+    /// Orders that were read row by row, because a checksum differed or there are none.
+    pub rows_read: u64,
     incomplete: bool,
 }
 
 impl Report {
-    fn count(&mut self, row: &OrderRow) {
+    fn count(&mut self, row: &OrderRow, refused: &BTreeSet<i64>) {
         self.orders += 1;
-        for line in &row.lines {
-            let units = self.units.entry((row.sale.get(), line.sku.get())).or_default();
-            match row.state {
-                OrderState::Held => units.0 += line.quantity,
-                OrderState::Confirmed => units.1 += line.quantity.saturating_sub(line.returned),
-                _ => {}
-            }
-        }
+        self.tallies.log(row, refused.contains(&number(row.order.get())));
     }
 }
 
@@ -72,9 +73,10 @@ impl Recon<'_> {
         let failed = ReconError::sink(database.as_ref());
         let mut session = database.reader(&self.layout).map_err(&failed)?;
         session.begin_read().map_err(&failed)?;
-        let refused = session.refused().map_err(&failed)?;
-        let refused: BTreeSet<i64> = refused.iter().map(|row| row.order).collect();
+        let rows = session.refused().map_err(&failed)?;
+        let refused: BTreeSet<i64> = rows.iter().map(|row| row.order).collect();
         report.refused += refused.len() as u64;
+        report.refused_orders.extend(rows);
         let mut found: Vec<Difference> = Vec::new();
         for cursor in session.cursors().map_err(&failed)? {
             let lowest = report.vector.entry(cursor.partition).or_insert(cursor.lsn);
@@ -92,11 +94,15 @@ impl Recon<'_> {
                 }
                 continue;
             }
-            books.orders.values().for_each(|row| report.count(row));
-            let table = self.layout.table_of(cursor.partition);
-            let sql = session.orders(table, cursor.partition).map_err(&failed)?;
+            books.orders.values().for_each(|row| report.count(row, &refused));
             let late = session.late_payments(cursor.partition).map_err(&failed)?;
-            found.extend(compare::orders(&sql, &books, &refused));
+            for row in late.values() {
+                *report.late_payments.entry(row.reason.clone()).or_default() += 1;
+            }
+            let partition = cursor.partition;
+            let sql = self
+                .orders(session.as_mut(), partition, whole, &books, &refused, &mut found, report)
+                .map_err(&failed)?;
             found.extend(compare::late_payments(&late, &books, &refused));
             if !whole {
                 if live.is_none() {
@@ -109,8 +115,43 @@ impl Recon<'_> {
             }
         }
         self.strays(session.as_mut(), &refused, &mut found).map_err(&failed)?;
+        for table in (0..self.layout.tables).filter(|_| self.tally) {
+            let units = session.units(table).map_err(&failed)?;
+            units.iter().for_each(|units| report.tallies.sql(units));
+        }
         report.differences.extend(found.into_iter().map(|found| (index, found)));
         Ok(())
+    }
+
+    /// Compares a partition's orders and returns the rows that were read. Where the log is whole and
+    /// the database has checksums, only buckets that differ are read.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one comparison")]
+    fn orders(
+        &self,
+        session: &mut dyn Session,
+        partition: PartitionId,
+        whole: bool,
+        books: &Books,
+        refused: &BTreeSet<i64>,
+        found: &mut Vec<Difference>,
+        report: &mut Report,
+    ) -> Result<BTreeMap<i64, OrderStored>, SinkError> {
+        let (table, range) = (self.layout.table_of(partition), order_range(partition));
+        let digests = if whole { session.digests(table, range)? } else { None };
+        let mut sql = BTreeMap::new();
+        if let Some(digests) = digests {
+            let buckets = digest::different(&digests, &digest::digests(books, refused));
+            for bucket in &buckets {
+                sql.extend(session.orders(table, bucket_range(*bucket))?);
+            }
+            let within = |order: i64| buckets.contains(&bucket(order));
+            found.extend(compare::orders_within(&sql, books, refused, &within));
+        } else {
+            sql = session.orders(table, range)?;
+            found.extend(compare::orders(&sql, books, refused));
+        }
+        report.rows_read += sql.len() as u64;
+        Ok(sql)
     }
 
     /// Rows that can belong to no order of their table, and lines without an order.
@@ -119,7 +160,7 @@ impl Recon<'_> {
         session: &mut dyn Session,
         refused: &BTreeSet<i64>,
         found: &mut Vec<Difference>,
-    ) -> Result<(), crate::sink::SinkError> {
+    ) -> Result<(), SinkError> {
         let named: BTreeSet<Subject> =
             found.iter().map(|difference| difference.subject.clone()).collect();
         for table in 0..self.layout.tables {
@@ -155,7 +196,7 @@ impl Recon<'_> {
             return Ok(());
         }
         for (sale, sku, held, confirmed) in figures {
-            let log = report.units.get(&(sale, sku)).copied().unwrap_or_default();
+            let log = report.tallies.engine((sale, sku), (held, confirmed));
             if log != (held, confirmed) {
                 let what = format!(
                     "the engine has {held} held and {confirmed} confirmed, the log {} and {}",

@@ -9,7 +9,7 @@ use super::compare::{self, Difference, Subject, is_complete};
 use super::{Recon, ReconError, log};
 use crate::rows::{CLASS_LATE_PAYMENT, LateRow, OrderRow};
 use crate::sink::{Session, SinkError};
-use crate::stored::number;
+use crate::stored::{number, order_range};
 use std::collections::BTreeSet;
 use stockade_protocol::{Lsn, OrderId, PartitionId};
 
@@ -80,7 +80,7 @@ impl Recon<'_> {
                 }
             } else if layout.is_in(partition, index as u16) {
                 let table = layout.table_of(partition);
-                let sql = session.orders(table, partition)?;
+                let sql = session.orders(table, order_range(partition))?;
                 found = compare::orders(&sql, books, &refused);
                 let late = session.late_payments(partition)?;
                 found.extend(compare::late_payments(&late, books, &refused));

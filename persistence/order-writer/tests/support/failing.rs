@@ -9,7 +9,9 @@ use stockade_order_writer::rows::{
     CatalogChange, CursorRow, LateRow, OrderChange, OrderRow, RefusedRow, RefusedState,
 };
 use stockade_order_writer::sink::{Database, Found, Ledger, Session, SetupError, Sink, SinkError};
-use stockade_order_writer::stored::{CatalogStored, LatePayments, OrderStored, RefusedStored};
+use stockade_order_writer::stored::{
+    CatalogStored, LatePayments, OrderStored, RefusedStored, UnitsStored,
+};
 use stockade_protocol::{Lsn, OrderId, PartitionId};
 
 /// When the connection dies.
@@ -153,9 +155,12 @@ impl Ledger for Failing {
     fn orders(
         &mut self,
         table: u16,
-        partition: PartitionId,
+        range: (i64, i64),
     ) -> Result<BTreeMap<i64, OrderStored>, SinkError> {
-        self.step(|inner| inner.orders(table, partition))
+        self.step(|inner| inner.orders(table, range))
+    }
+    fn units(&mut self, table: u16) -> Result<Vec<UnitsStored>, SinkError> {
+        self.step(|inner| inner.units(table))
     }
     fn strays(&mut self, table: u16) -> Result<Vec<i64>, SinkError> {
         self.step(|inner| inner.strays(table))

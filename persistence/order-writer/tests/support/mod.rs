@@ -16,7 +16,7 @@ use stockade_order_writer::layout::Layout;
 use stockade_order_writer::recon::books::Books;
 use stockade_order_writer::sink::Database;
 use stockade_order_writer::sink::sqlite::SqliteDatabase;
-use stockade_order_writer::stored::{LateStored, OrderStored};
+use stockade_order_writer::stored::{LateStored, OrderStored, order_range};
 use stockade_protocol::{Entry, PartitionId};
 
 /// Options for a lane that drains and ends.
@@ -99,7 +99,8 @@ pub fn assert_databases_equal_log(
             if partition == PartitionId::CATALOG {
                 continue;
             }
-            let mut rows = session.orders(layout.table_of(partition), partition).unwrap();
+            let table = layout.table_of(partition);
+            let mut rows = session.orders(table, order_range(partition)).unwrap();
             rows.retain(|order, _| !refused.contains(order));
             let mut model: BTreeMap<i64, OrderStored> = BTreeMap::new();
             for row in books.orders.values().map(OrderStored::from) {

@@ -6,8 +6,8 @@ use crate::rows::RefusedState;
 use crate::sink::error::{SinkError, from_micros, now_us};
 use crate::sink::{Ledger, civil};
 use crate::stored::{
-    CatalogStored, LatePayments, LateStored, OrderStored, RefusedStored, SaleStored, SkuStored,
-    order_range,
+    BUCKET_BITS, CatalogStored, Digests, LatePayments, LateStored, OrderStored, RefusedStored,
+    SaleStored, SkuStored, UnitsStored, digests, order_range,
 };
 use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, FromRow, Row};
@@ -84,6 +84,29 @@ impl MysqlSession {
     }
 }
 
+/// The statements of [`Ledger::digests`]; the texts are those of `recon/digest.rs`.
+fn digest_sql(suffix: &str) -> [String; 2] {
+    let us = |column: &str| {
+        let us = us(column);
+        format!("CASE WHEN {us} = {} THEN {} ELSE {us} END", civil::END_US, i64::MAX)
+    };
+    let [created, expires, updated] = ["created_at", "expires_at", "updated_at"].map(us);
+    let order = format!(
+        "CONCAT_WS('|', order_id, sale_id, user_id, state, request_id, \
+         COALESCE(CONCAT('=', payment_ref), '-'), LOWER(HEX(COALESCE(data, ''))), partition_id, \
+         lsn, {created}, COALESCE({expires}, '-'), {updated})"
+    );
+    let line = "CONCAT_WS('|', order_id, sku_id, qty, returned_qty)".to_owned();
+    [("orders", order), ("order_lines", line)].map(|(table, text)| {
+        format!(
+            "SELECT CAST(order_id >> {BUCKET_BITS} AS SIGNED) AS bucket, COUNT(*), \
+             CAST(SUM(CAST(CONV(LEFT(MD5({text}), 12), 16, 10) AS UNSIGNED)) AS CHAR) \
+             FROM {table}{suffix} t WHERE order_id BETWEEN ? AND ? AND NOT EXISTS \
+             (SELECT 1 FROM refused_orders r WHERE r.order_id = t.order_id) GROUP BY bucket"
+        )
+    })
+}
+
 impl Ledger for MysqlSession {
     fn begin_read(&mut self) -> Result<(), SinkError> {
         self.plain("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")?;
@@ -99,10 +122,9 @@ impl Ledger for MysqlSession {
     fn orders(
         &mut self,
         table: u16,
-        partition: PartitionId,
+        (first, last): (i64, i64),
     ) -> Result<BTreeMap<i64, OrderStored>, SinkError> {
         let suffix = self.tables[usize::from(table)].suffix.clone();
-        let (first, last) = order_range(partition);
         let [created, expires, updated] = ["created_at", "expires_at", "updated_at"].map(us);
         let sql = format!(
             "SELECT order_id, sale_id, user_id, state, request_id, payment_ref, data, \
@@ -123,6 +145,34 @@ impl Ledger for MysqlSession {
             }
         }
         Ok(orders)
+    }
+
+    fn digests(&mut self, table: u16, range: (i64, i64)) -> Result<Option<Digests>, SinkError> {
+        let suffix = self.tables[usize::from(table)].suffix.clone();
+        let [orders, lines] = digest_sql(&suffix);
+        let values = [range.0, range.1];
+        let orders = self.rows(orders, &values)?;
+        let lines = self.rows(lines, &values)?;
+        Ok(Some(digests(orders, lines)))
+    }
+
+    fn units(&mut self, table: u16) -> Result<Vec<UnitsStored>, SinkError> {
+        let suffix = self.tables[usize::from(table)].suffix.clone();
+        let sql = format!(
+            "SELECT o.sale_id, l.sku_id, o.state, CAST(sum(l.qty) AS SIGNED), CAST(sum(l.returned_qty) AS SIGNED) \
+             FROM orders{suffix} o JOIN order_lines{suffix} l ON l.order_id = o.order_id \
+             WHERE NOT EXISTS (SELECT 1 FROM refused_orders r WHERE r.order_id = o.order_id) \
+             GROUP BY o.sale_id, l.sku_id, o.state"
+        );
+        let rows: Vec<(i64, i64, i64, i64, i64)> = self.rows(sql, &[])?;
+        let row = |(sale, sku, state, ordered, returned)| UnitsStored {
+            sale,
+            sku,
+            state,
+            ordered,
+            returned,
+        };
+        Ok(rows.into_iter().map(row).collect())
     }
 
     /// Negative numbers are told apart first: shifting makes them large positive ones here.

@@ -6,8 +6,8 @@ use crate::rows::RefusedState;
 use crate::sink::Ledger;
 use crate::sink::error::{SinkError, from_micros, now_us};
 use crate::stored::{
-    CatalogStored, LatePayments, LateStored, OrderStored, RefusedStored, SaleStored, SkuStored,
-    order_range,
+    BUCKET_BITS, CatalogStored, Digests, LatePayments, LateStored, OrderStored, RefusedStored,
+    SaleStored, SkuStored, UnitsStored, digests, order_range,
 };
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, FromRow, Row};
@@ -79,6 +79,31 @@ impl PostgresSession {
     }
 }
 
+/// The statements of [`Ledger::digests`]; the texts are those of `recon/digest.rs`.
+fn digest_sql(suffix: &str) -> [String; 2] {
+    let us = |column: &str| {
+        format!(
+            "CASE WHEN {column} = 'infinity' THEN 9223372036854775807 \
+             ELSE (extract(epoch FROM {column}) * 1000000)::bigint END"
+        )
+    };
+    let [created, expires, updated] = ["created_at", "expires_at", "updated_at"].map(us);
+    let order = format!(
+        "concat_ws('|', order_id, sale_id, user_id, state, request_id, \
+         coalesce('=' || payment_ref, '-'), encode(coalesce(data, ''), 'hex'), partition_id, lsn, \
+         {created}, coalesce(({expires})::text, '-'), {updated})"
+    );
+    let line = "concat_ws('|', order_id, sku_id, qty, returned_qty)".to_owned();
+    [("orders", order), ("order_lines", line)].map(|(table, text)| {
+        format!(
+            "SELECT order_id >> {BUCKET_BITS}, count(*), \
+             sum(('x' || left(md5({text}), 12))::bit(48)::bigint)::text \
+             FROM {table}{suffix} t WHERE order_id BETWEEN $1 AND $2 AND NOT EXISTS \
+             (SELECT 1 FROM refused_orders r WHERE r.order_id = t.order_id) GROUP BY 1"
+        )
+    })
+}
+
 impl Ledger for PostgresSession {
     fn begin_read(&mut self) -> Result<(), SinkError> {
         self.plain("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").map(drop)
@@ -93,10 +118,9 @@ impl Ledger for PostgresSession {
     fn orders(
         &mut self,
         table: u16,
-        partition: PartitionId,
+        (first, last): (i64, i64),
     ) -> Result<BTreeMap<i64, OrderStored>, SinkError> {
         let suffix = self.tables[usize::from(table)].suffix.clone();
-        let (first, last) = order_range(partition);
         let sql = format!(
             "SELECT order_id, sale_id, user_id, state, request_id, payment_ref, data, \
              partition_id, lsn, created_at, expires_at, updated_at FROM orders{suffix} \
@@ -116,6 +140,34 @@ impl Ledger for PostgresSession {
             }
         }
         Ok(orders)
+    }
+
+    fn digests(&mut self, table: u16, range: (i64, i64)) -> Result<Option<Digests>, SinkError> {
+        let suffix = self.tables[usize::from(table)].suffix.clone();
+        let [orders, lines] = digest_sql(&suffix);
+        let values = [range.0, range.1];
+        let orders = self.rows(orders, &values)?;
+        let lines = self.rows(lines, &values)?;
+        Ok(Some(digests(orders, lines)))
+    }
+
+    fn units(&mut self, table: u16) -> Result<Vec<UnitsStored>, SinkError> {
+        let suffix = self.tables[usize::from(table)].suffix.clone();
+        let sql = format!(
+            "SELECT o.sale_id, l.sku_id, o.state::bigint, sum(l.qty)::bigint, sum(l.returned_qty)::bigint \
+             FROM orders{suffix} o JOIN order_lines{suffix} l ON l.order_id = o.order_id \
+             WHERE NOT EXISTS (SELECT 1 FROM refused_orders r WHERE r.order_id = o.order_id) \
+             GROUP BY o.sale_id, l.sku_id, o.state"
+        );
+        let rows: Vec<(i64, i64, i64, i64, i64)> = self.rows(sql, &[])?;
+        let row = |(sale, sku, state, ordered, returned)| UnitsStored {
+            sale,
+            sku,
+            state,
+            ordered,
+            returned,
+        };
+        Ok(rows.into_iter().map(row).collect())
     }
 
     fn strays(&mut self, table: u16) -> Result<Vec<i64>, SinkError> {

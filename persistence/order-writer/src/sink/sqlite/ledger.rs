@@ -7,7 +7,7 @@ use crate::sink::Ledger;
 use crate::sink::error::{SinkError, from_micros, now_us};
 use crate::stored::{
     CatalogStored, LatePayments, LateStored, OrderStored, RefusedStored, SaleStored, SkuStored,
-    order_range,
+    UnitsStored, order_range,
 };
 use rusqlite::{OptionalExtension, Params, Row, params};
 use std::collections::BTreeMap;
@@ -60,10 +60,9 @@ impl Ledger for SqliteSession {
     fn orders(
         &mut self,
         table: u16,
-        partition: PartitionId,
+        (first, last): (i64, i64),
     ) -> Result<BTreeMap<i64, OrderStored>, SinkError> {
         let suffix = &self.tables[usize::from(table)].suffix;
-        let (first, last) = order_range(partition);
         let sql = format!(
             "SELECT order_id, sale_id, user_id, state, request_id, payment_ref, data, \
              partition_id, lsn, created_at, expires_at, updated_at FROM orders{suffix} \
@@ -85,6 +84,25 @@ impl Ledger for SqliteSession {
             }
         }
         Ok(orders)
+    }
+
+    fn units(&mut self, table: u16) -> Result<Vec<UnitsStored>, SinkError> {
+        let suffix = &self.tables[usize::from(table)].suffix;
+        let sql = format!(
+            "SELECT o.sale_id, l.sku_id, o.state, sum(l.qty), sum(l.returned_qty) \
+             FROM orders{suffix} o JOIN order_lines{suffix} l ON l.order_id = o.order_id \
+             WHERE NOT EXISTS (SELECT 1 FROM refused_orders r WHERE r.order_id = o.order_id) \
+             GROUP BY o.sale_id, l.sku_id, o.state"
+        );
+        self.rows(&sql, [], |row| {
+            Ok(UnitsStored {
+                sale: row.get(0)?,
+                sku: row.get(1)?,
+                state: row.get(2)?,
+                ordered: row.get(3)?,
+                returned: row.get(4)?,
+            })
+        })
     }
 
     fn strays(&mut self, table: u16) -> Result<Vec<i64>, SinkError> {
