@@ -2,7 +2,7 @@
 //! bits, and on seeded random mutations; and holds what one input may allocate.
 //!
 //! `STOCKADE_WRITE_CORPUS=1` writes the seeds to `corpus/`; `STOCKADE_FUZZ_TRIES=N` multiplies the
-//! random inputs. A failure prints the input as hex; it belongs into `corpus/` once it is mended.
+//! random inputs, `STOCKADE_FUZZ_TARGET=NAME` runs one target alone. A failure prints the input as hex; it belongs into `corpus/` once it is mended.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -78,7 +78,12 @@ fn run(target: &Target) {
 /// One test, because the allocator is everybody's.
 #[test]
 fn bodies_hold_on_the_corpus_and_its_mutations() {
+    let only = std::env::var("STOCKADE_FUZZ_TARGET").ok();
+    assert!(only.is_none() || TARGETS.iter().any(|target| Some(target.name) == only.as_deref()));
     for target in TARGETS {
+        if only.as_deref().is_some_and(|only| only != target.name) {
+            continue;
+        }
         let began = std::time::Instant::now();
         run(target);
         println!("{}: {:?}", target.name, began.elapsed());
