@@ -2,7 +2,8 @@
 //! bits, and on seeded random mutations; and holds what one input may allocate.
 //!
 //! `STOCKADE_WRITE_CORPUS=1` writes the seeds to `corpus/`; `STOCKADE_FUZZ_TRIES=N` multiplies the
-//! random inputs, `STOCKADE_FUZZ_TARGET=NAME` runs one target alone. A failure prints the input as hex; it belongs into `corpus/` once it is mended.
+//! random inputs, `STOCKADE_FUZZ_TARGET=NAME` runs one target alone. A failure prints the input as
+//! hex; it belongs into `corpus/` once it is mended.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
