@@ -101,7 +101,7 @@ async fn a_rejection_waits_for_the_silent_attempt_before_it() {
     let server = server(0);
     let client = patient(&server).attempt_timeout(Duration::from_millis(30));
     let client = client.connect().await.unwrap();
-    server.on_verbs([Some(Fault::DelayDecision(Duration::from_millis(300)))]);
+    server.on_verbs([Some(Fault::DelayDecision(Duration::from_millis(2000)))]);
     let call = tokio::spawn({
         let client = client.clone();
         async move { client.reserve(reserve(7, "r1", 1)).await }
@@ -121,7 +121,7 @@ async fn a_rejection_waits_for_the_silent_attempt_before_it() {
 #[tokio::test]
 async fn a_deadline_while_connecting_is_not_reached() {
     let server = server(5);
-    let timeout = Duration::from_millis(200);
+    let timeout = Duration::from_millis(800);
     let settings = patient(&server).connect_timeout(PATIENCE).request_timeout(timeout);
     let client = settings.connect().await.unwrap();
     server.greet(Greeting::Silence);
@@ -134,7 +134,7 @@ async fn a_deadline_while_connecting_is_not_reached() {
 async fn a_deadline_while_waiting_for_room_is_not_reached() {
     let server = server(5);
     server.in_flight_max(1);
-    let client = patient(&server).request_timeout(Duration::from_millis(300));
+    let client = patient(&server).request_timeout(Duration::from_millis(800));
     let client = client.connect().await.unwrap();
     // The only place is taken by a request that is never answered.
     server.on_verbs([Some(Fault::Ignore)]);
@@ -150,12 +150,12 @@ async fn a_deadline_while_waiting_for_room_is_not_reached() {
 #[tokio::test]
 async fn no_answer_at_all_is_in_doubt_for_commands_and_no_answer_for_questions() {
     let server = server(5);
-    let client = patient(&server).request_timeout(Duration::from_millis(100));
+    let client = patient(&server).request_timeout(Duration::from_millis(800));
     let client = client.connect().await.unwrap();
     server.on_commands(vec![Some(Fault::Ignore); 2]);
     assert_eq!(client.reserve(reserve(7, "r1", 1)).await.unwrap_err(), doubt(7, "r1"));
     let error = client.sku(sale(), sku()).await.unwrap_err();
-    assert_eq!(error, Error::NoAnswer(Duration::from_millis(100)));
+    assert_eq!(error, Error::NoAnswer(Duration::from_millis(800)));
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn full_fails_fast_or_waits_as_it_is_told() {
         let server = server(5);
         let client = patient(&server).in_flight_max(1).when_full(when_full);
         let client = client.connect().await.unwrap();
-        server.on_verbs([Some(Fault::DelayAnswer(Duration::from_millis(100)))]);
+        server.on_verbs([Some(Fault::DelayAnswer(Duration::from_millis(1500)))]);
         let first = tokio::spawn({
             let client = client.clone();
             async move { client.reserve(reserve(7, "r1", 1)).await }

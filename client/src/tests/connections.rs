@@ -56,7 +56,7 @@ async fn a_call_that_is_dropped_in_the_queue_is_never_sent() {
     let server = server(100);
     server.in_flight_max(1);
     let client = client(&server).await;
-    server.on_verbs([Some(Fault::DelayAnswer(Duration::from_millis(100)))]);
+    server.on_verbs([Some(Fault::DelayAnswer(Duration::from_millis(1500)))]);
     let spawned = client.clone();
     let first = tokio::spawn(async move { spawned.reserve(reserve(7, "r1", 1)).await });
     until("the first is on its way", || reserves(&server).len() == 1).await;
@@ -106,7 +106,7 @@ async fn a_client_finds_a_restarted_server_on_its_new_ports() {
 #[tokio::test]
 async fn requests_that_the_server_does_not_take_are_not_in_doubt() {
     let server = server(5);
-    let timeout = Duration::from_millis(400);
+    let timeout = Duration::from_millis(1000);
     let client = patient(&server).request_timeout(timeout).connect().await.unwrap();
     assert_eq!(client.reserve(reserve(7, "r0", 1)).await.unwrap().outcome, Outcome::Held);
     server.read(false);

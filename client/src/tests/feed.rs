@@ -159,7 +159,7 @@ async fn acknowledged_entries_do_not_come_again_and_others_do() {
 #[tokio::test]
 async fn an_acknowledgement_without_an_answer_ends_at_the_deadline() {
     let server = server(10);
-    let timeout = Duration::from_millis(100);
+    let timeout = Duration::from_millis(800);
     let client = patient(&server).request_timeout(timeout).connect().await.unwrap();
     let feed = client.subscribe(SubscribeOptions::consumer(name("c"))).await.unwrap();
     server.on_feed(vec![Some(Fault::Ignore); 5]);
