@@ -13,7 +13,9 @@ use stockade_order_writer::rows::{
     CatalogChange, CursorRow, LateRow, OrderChange, OrderRow, RefusedRow, RefusedState,
 };
 use stockade_order_writer::sink::{Database, Found, Ledger, Session, SetupError, Sink, SinkError};
-use stockade_order_writer::stored::{CatalogStored, LatePayments, OrderStored, RefusedStored};
+use stockade_order_writer::stored::{
+    CatalogStored, LatePayments, OrderStored, RefusedStored, UnitsStored,
+};
 use stockade_protocol::ids::TimestampMs;
 use stockade_protocol::{Lsn, OrderId, PartitionId};
 
@@ -411,7 +413,10 @@ impl Ledger for SimSession {
     fn lock(&mut self, _: PartitionId) -> Result<Lsn, SinkError> {
         unused()
     }
-    fn orders(&mut self, _: u16, _: PartitionId) -> Result<BTreeMap<i64, OrderStored>, SinkError> {
+    fn orders(&mut self, _: u16, _: (i64, i64)) -> Result<BTreeMap<i64, OrderStored>, SinkError> {
+        unused()
+    }
+    fn units(&mut self, _: u16) -> Result<Vec<UnitsStored>, SinkError> {
         unused()
     }
     fn strays(&mut self, _: u16) -> Result<Vec<i64>, SinkError> {
