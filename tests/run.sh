@@ -82,5 +82,8 @@ step "deliberate faults that the simulator must find"
 CARGO_TARGET_DIR=target/mutations cargo test --locked -p stockade-sim --features mutations \
     --test mutations -- --nocapture
 
+step "the log's process dies at each named point"
+cargo test --locked -p stockade-log --features crash-points --test crash_points
+
 step "examples in the documentation"
 cargo test --workspace --doc --locked
