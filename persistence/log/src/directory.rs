@@ -45,6 +45,7 @@ impl Directory {
             Some(bytes) => Some(decode(&meta, &bytes)?),
             None => None,
         };
+        let made = found.is_none();
         let (id, found) = match found {
             Some(found) => found,
             None if ["journal", "archive", "floor"].iter().any(|n| disk.exists(&path.join(n))) => {
@@ -75,8 +76,10 @@ impl Directory {
         for (above, parent) in path.ancestors().skip(1).enumerate() {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             match disk.sync_dir(parent) {
-                // Who may not read it did not make it; the nearest one matters most.
-                Err(error) if above > 0 && error.kind() == io::ErrorKind::PermissionDenied => {}
+                // Further up a file system may refuse; and who may not read the directory above
+                // did not make this one now.
+                Err(_) if above > 0 => {}
+                Err(error) if !made && error.kind() == io::ErrorKind::PermissionDenied => {}
                 synced => synced.map_err(failed("sync", parent))?,
             }
         }
