@@ -100,8 +100,8 @@ impl Archive {
         put
     }
 
-    /// Makes everything that was put durable. Where a volume refuses, none that has something beyond
-    /// the floor takes more: all of that is put again, in order, into a new one.
+    /// Makes everything that was put durable. Where a volume refuses, none that has something
+    /// beyond the floor takes more: all of that is put again, in order, into a new one.
     pub fn sync(&mut self, floor: &Floor) -> Result<(), OpenError> {
         let mut dirty = self.volumes.iter_mut().filter(|volume| volume.dirty);
         let failed = dirty.find_map(|volume| Some((volume.path.clone(), volume.sync().err()?)));

@@ -72,8 +72,8 @@ impl Live {
     }
 }
 
-/// A directory with archive, snapshots, consumers, and journals of two shards whose last entries are
-/// nowhere else; as a kill leaves it.
+/// A directory with archive, snapshots, consumers, and journals of two shards whose last entries
+/// are nowhere else; as a kill leaves it.
 fn killed() -> (MemoryDisk, Truth) {
     let mut live = Live::new(1);
     let name = ConsumerName::new(b"writer").unwrap();

@@ -2,8 +2,8 @@
 //!
 //! The vector is the cursors of the databases, read in the same transaction as the rows; the log is
 //! read up to it and folded, one partition at a time. Databases over a network compute checksums of
-//! ranges of orders, and only ranges that differ from the log's are read row by row. The log wins. Orders in `refused_orders` are
-//! left out: they are the agreed difference.
+//! ranges of orders, and only ranges that differ from the log's are read row by row. The log wins.
+//! Orders in `refused_orders` are left out: they are the agreed difference.
 
 pub mod books;
 pub mod compare;

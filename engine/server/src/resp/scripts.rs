@@ -32,8 +32,8 @@ pub struct ScriptSettings {
     sha1: Option<String>,
     /// Or the file with its text, byte by byte what the shop sends; relative to the config file.
     file: Option<PathBuf>,
-    /// What it stands for: words with `{KEYS[n]}` and `{ARGV[n]}` in them; `{KEYS[n]#prefix}` is the
-    /// key without its prefix.
+    /// What it stands for: words with `{KEYS[n]}` and `{ARGV[n]}` in them; `{KEYS[n]#prefix}` is
+    /// the key without its prefix.
     command: String,
     /// The value of each outcome (and state, for reads).
     #[serde(default)]

@@ -7,9 +7,9 @@
 //!
 //! A volume counts only with its marker, which is written once the table itself is durable. What a
 //! table holds is never trusted beyond the floor: sled may lose what was not synced, and more, and
-//! does not say so. After a failed put or sync, and where it holds something beyond the floor when it
-//! is opened, a volume takes nothing more; all that is put again stands in newer ones, which count
-//! before it.
+//! does not say so. After a failed put or sync, and where it holds something beyond the floor when
+//! it is opened, a volume takes nothing more; all that is put again stands in newer ones, which
+//! count before it.
 
 use super::table::{Pair, Table};
 use crate::directory::Directory;

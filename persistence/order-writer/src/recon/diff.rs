@@ -123,8 +123,8 @@ impl Recon<'_> {
         Ok(())
     }
 
-    /// Compares a partition's orders and returns the rows that were read. Where the log is whole and
-    /// the database has checksums, only buckets that differ are read.
+    /// Compares a partition's orders and returns the rows that were read. Where the log is whole
+    /// and the database has checksums, only buckets that differ are read.
     #[expect(clippy::too_many_arguments, reason = "the parts of one comparison")]
     fn orders(
         &self,
