@@ -39,9 +39,9 @@ pub struct Link {
     pub unread: Vec<u8>,
 }
 
-impl Link {
+impl Default for Link {
     /// A link that is not connected.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self {
             shard: 0,
             life: 0,
@@ -54,7 +54,9 @@ impl Link {
             unread: Vec::new(),
         }
     }
+}
 
+impl Link {
     /// Connects: the first bytes for the server.
     pub fn open(&mut self, shard: u16, server: Rc<Connection>) -> Vec<u8> {
         self.shard = shard;

@@ -14,14 +14,14 @@ impl Rng {
     }
 
     /// The next 64 bits.
-    pub const fn next(&mut self) -> u64 {
+    pub const fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
     }
 
     /// Below `bound`, which is not 0.
     pub const fn below(&mut self, bound: u64) -> u64 {
-        ((self.next() >> 32) * bound) >> 32
+        ((self.bits() >> 32) * bound) >> 32
     }
 
     /// From `least` to `most`, both inclusive.
@@ -41,7 +41,7 @@ impl Rng {
 
     /// A sequence of its own, so that one part of the world drawing more does not move another.
     pub const fn fork(&mut self) -> Self {
-        Self::new(self.next())
+        Self::new(self.bits())
     }
 }
 

@@ -59,7 +59,7 @@ impl Store {
             keep_after_ack: Duration::from_millis(rng.pick(&[0, 50, 3_600_000])),
             ..Config::new("/data", 1, partition_count)
         };
-        let disk = MemoryDisk::new(rng.next());
+        let disk = MemoryDisk::new(rng.bits());
         Self { rng, disk, config, journals: Vec::new(), side: None, unsynced: false }
     }
 

@@ -1,7 +1,7 @@
 //! The simulated world: one clock, one queue of things that will happen, one source of chance.
 //!
-//! Everything between the real machines lives here: the network ([`net`]), the disk, processes that
-//! end and start ([`life`]), and mischief ([`mischief`]). A step takes the next thing off the
+//! Everything between the real machines lives here: the network (`net`), the disk, processes that
+//! end and start (`life`), and mischief (`mischief`). A step takes the next thing off the
 //! queue; the auditor looks after each.
 
 mod finish;
@@ -191,7 +191,7 @@ impl World {
             flights: Vec::new(),
             stopping: false,
             quiet: false,
-            links: (0..LINKS).map(|_| Link::new()).collect(),
+            links: (0..LINKS).map(|_| Link::default()).collect(),
             retries: VecDeque::new(),
             workload,
             sent: 0,

@@ -60,7 +60,7 @@ impl World {
                 self.hit(fault);
             }
             Fault::TurnStall => {
-                let (pick, units) = (self.rng.next() >> 8, self.rng.range(1, 8) as u32);
+                let (pick, units) = (self.rng.bits() >> 8, self.rng.range(1, 8) as u32);
                 if let Some((at, taken)) = engine.stall(pick, units, &mut self.model)
                     && taken > 0
                 {
