@@ -41,8 +41,6 @@ mutations! {
     TombstonesForgotten;
     /// A withdrawn id buys.
     WithdrawnIdBuys;
-    /// Order numbers begin again after a snapshot.
-    OrderNumberReused;
     /// The deadline itself is too late.
     DeadlineExclusive;
     /// Money that came for nothing is not told.

@@ -22,11 +22,6 @@ impl Partition {
         partition.lsn = image.lsn;
         partition.at = image.at;
         partition.number_last = image.order_number_last;
-        #[cfg(feature = "mutations")]
-        if stockade_protocol::mutation::is(stockade_protocol::mutation::Mutation::OrderNumberReused)
-        {
-            partition.number_last = image.orders.last().map_or(0, |order| order.order.number());
-        }
         let mut before = 0;
         for order in image.orders {
             let number = order.order.number();
