@@ -267,8 +267,8 @@ impl World {
                 self.wake(shard, 5);
                 Ok(())
             }
-            Event::ToServer { link, life, bytes } => self.to_server(link, life, &bytes),
-            Event::ToClient { link, life, bytes } => self.to_client(link, life, bytes),
+            Event::ToServer { link, life, bytes } => self.reach_server(link, life, &bytes),
+            Event::ToClient { link, life, bytes } => self.reach_client(link, life, bytes),
             Event::Client { link } => {
                 self.client(link);
                 Ok(())

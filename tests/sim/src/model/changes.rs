@@ -80,12 +80,12 @@ impl Model {
             && let Some(entry) = self.catalog_flight.take_if(|_| self.catalog_durable)
         {
             self.catalog_durable = false;
-            return self.into_force(&entry);
+            return self.takes_force(&entry);
         }
         Ok(())
     }
 
-    fn into_force(&mut self, entry: &Entry) -> Found {
+    fn takes_force(&mut self, entry: &Entry) -> Found {
         let sale = sale_of(&entry.event).ok_or("P8: an order's entry in the catalog")?;
         let before = self.catalog.sales.get(&sale).map(|sale| sale.totals.clone());
         self.catalog.apply(entry);

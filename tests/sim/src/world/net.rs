@@ -161,7 +161,7 @@ impl World {
         self.send(link, 1, bytes);
     }
 
-    pub(super) fn to_server(&mut self, link: usize, life: u32, bytes: &[u8]) -> Found {
+    pub(super) fn reach_server(&mut self, link: usize, life: u32, bytes: &[u8]) -> Found {
         let of = &mut self.links[link];
         if life != of.life {
             return Ok(());
@@ -185,7 +185,7 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn to_client(&mut self, link: usize, life: u32, bytes: Vec<u8>) -> Found {
+    pub(super) fn reach_client(&mut self, link: usize, life: u32, bytes: Vec<u8>) -> Found {
         let of = &mut self.links[link];
         if life != of.life {
             return Ok(());
