@@ -21,7 +21,9 @@ pub fn programs() -> Result<PathBuf, String> {
         eprintln!("building stockade-server and stockade-writer");
         let mut command = Command::new(cargo);
         command.current_dir(workspace).args(["build", "--locked"]);
-        command.args(["-p", "stockade-engine", "-p", "stockade-order-writer", "--bins"]);
+        // Without -p, features are those of the whole workspace, as in `cargo build`: nothing that
+        // is built already is built again.
+        command.args(PROGRAMS.into_iter().flat_map(|name| ["--bin", name]));
         if release {
             command.arg("--release");
         }

@@ -142,7 +142,7 @@ fn night(steps: u64, hours: f64, from: Option<u64>) -> bool {
             return false;
         }
         seed = seed.wrapping_add(1);
-        if sum.seeds % 500 == 0 {
+        if sum.seeds.is_multiple_of(500) {
             sum.say();
         }
     }
