@@ -24,6 +24,13 @@ pub fn programs() -> Result<PathBuf, String> {
         // Without -p, features are those of the whole workspace, as in `cargo build`: nothing that
         // is built already is built again.
         command.args(PROGRAMS.into_iter().flat_map(|name| ["--bin", name]));
+        // What cargo tells this program about itself would make crates that ask for it build again.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("CARGO_MANIFEST") || text.starts_with("CARGO_PKG") {
+                command.env_remove(&name);
+            }
+        }
         if release {
             command.arg("--release");
         }
