@@ -59,6 +59,31 @@ impl SaleDefinition {
     pub const HOLD_MS_DEFAULT: u64 = 1_800_000;
     /// The default of `grace_ms`: a day.
     pub const GRACE_MS_DEFAULT: u64 = 86_400_000;
+
+    /// A sale without SKUs, with every key at its default.
+    pub const fn new(sale: SaleId, opens_at: TimestampMs) -> Self {
+        Self {
+            sale,
+            name: String::new(),
+            opens_at,
+            closes_at: None,
+            hold_ms: Self::HOLD_MS_DEFAULT,
+            extend_max_ms: 0,
+            grace_ms: Self::GRACE_MS_DEFAULT,
+            limit_per_user: 0,
+            rate_per_s: 0,
+            burst: 0,
+            user_rate_per_s: 0,
+            revive: false,
+            skus: Vec::new(),
+        }
+    }
+}
+
+fn set<T: Clone>(field: &mut T, patch: &Option<T>) {
+    if let Some(value) = patch {
+        *field = value.clone();
+    }
 }
 
 /// When a sale opens, as `put` says it.
@@ -83,6 +108,23 @@ pub struct SkuPatch {
     pub max_per_order: Option<u32>,
     /// See [`SkuDefinition`].
     pub labels: Option<Labels>,
+}
+
+impl SkuPatch {
+    /// Sets what it says of a known SKU, its stock excepted.
+    pub fn apply(&self, known: &mut SkuDefinition) {
+        set(&mut known.limit_per_user, &self.limit_per_user);
+        set(&mut known.max_per_order, &self.max_per_order);
+        set(&mut known.labels, &self.labels);
+    }
+
+    /// The new SKU that it describes.
+    pub fn define(&self, stock: u32) -> SkuDefinition {
+        let (sku, labels) = (self.sku, Labels::new());
+        let mut fresh = SkuDefinition { sku, stock, limit_per_user: 0, max_per_order: 0, labels };
+        self.apply(&mut fresh);
+        fresh
+    }
 }
 
 /// What `put` says of a sale; what is `None` keeps its value, or takes its default for a new sale.
@@ -134,5 +176,23 @@ impl SalePatch {
             revive: None,
             skus: Vec::new(),
         }
+    }
+
+    /// Sets what it says of the sale; its SKUs are left to the caller, who may refuse them.
+    pub fn apply(&self, sale: &mut SaleDefinition) {
+        set(&mut sale.name, &self.name);
+        // `now` was fixed when the sale was put first.
+        if let Some(OpensAt::At(at)) = self.opens_at {
+            sale.opens_at = at;
+        }
+        set(&mut sale.closes_at, &self.closes_at);
+        set(&mut sale.hold_ms, &self.hold_ms);
+        set(&mut sale.extend_max_ms, &self.extend_max_ms);
+        set(&mut sale.grace_ms, &self.grace_ms);
+        set(&mut sale.limit_per_user, &self.limit_per_user);
+        set(&mut sale.rate_per_s, &self.rate_per_s);
+        set(&mut sale.burst, &self.burst);
+        set(&mut sale.user_rate_per_s, &self.user_rate_per_s);
+        set(&mut sale.revive, &self.revive);
     }
 }

@@ -12,7 +12,7 @@ use stockade_protocol::limits::{
     ENTRY_BYTES_MAX, LABEL_BYTES_MAX, LABELS_PER_SKU_MAX, MOMENT_MS_MAX, NAME_BYTES_MAX,
     SKUS_PER_SALE_MAX, SPAN_MS_MAX,
 };
-use stockade_protocol::sale::{Labels, OpensAt, SkuPatch};
+use stockade_protocol::sale::{Labels, SkuPatch};
 use stockade_protocol::text::check;
 use stockade_protocol::{SaleDefinition, SalePatch, SaleState, SkuDefinition};
 
@@ -24,9 +24,9 @@ pub(super) fn merge(
 ) -> Result<SaleDefinition, String> {
     let mut next = match old {
         Some(sale) => sale.definition.clone(),
-        None => fresh(patch, now),
+        None => SaleDefinition::new(patch.sale, now),
     };
-    merge_sale(&mut next, patch);
+    patch.apply(&mut next);
     merge_skus(&mut next, &patch.skus)?;
     validate(&next)?;
     if let Some(sale) = old {
@@ -44,48 +44,6 @@ pub(super) fn merge(
     Ok(next)
 }
 
-/// A sale that is new, with every key at its default.
-fn fresh(patch: &SalePatch, now: TimestampMs) -> SaleDefinition {
-    SaleDefinition {
-        sale: patch.sale,
-        name: String::new(),
-        opens_at: now,
-        closes_at: None,
-        hold_ms: SaleDefinition::HOLD_MS_DEFAULT,
-        extend_max_ms: 0,
-        grace_ms: SaleDefinition::GRACE_MS_DEFAULT,
-        limit_per_user: 0,
-        rate_per_s: 0,
-        burst: 0,
-        user_rate_per_s: 0,
-        revive: false,
-        skus: Vec::new(),
-    }
-}
-
-fn set<T: Clone>(field: &mut T, patch: &Option<T>) {
-    if let Some(value) = patch {
-        *field = value.clone();
-    }
-}
-
-fn merge_sale(next: &mut SaleDefinition, patch: &SalePatch) {
-    set(&mut next.name, &patch.name);
-    // `now` was fixed when the sale was put first.
-    if let Some(OpensAt::At(at)) = patch.opens_at {
-        next.opens_at = at;
-    }
-    set(&mut next.closes_at, &patch.closes_at);
-    set(&mut next.hold_ms, &patch.hold_ms);
-    set(&mut next.extend_max_ms, &patch.extend_max_ms);
-    set(&mut next.grace_ms, &patch.grace_ms);
-    set(&mut next.limit_per_user, &patch.limit_per_user);
-    set(&mut next.rate_per_s, &patch.rate_per_s);
-    set(&mut next.burst, &patch.burst);
-    set(&mut next.user_rate_per_s, &patch.user_rate_per_s);
-    set(&mut next.revive, &patch.revive);
-}
-
 fn merge_skus(next: &mut SaleDefinition, patches: &[SkuPatch]) -> Result<(), String> {
     let mut patches: Vec<&SkuPatch> = patches.iter().collect();
     patches.sort_by_key(|patch| patch.sku);
@@ -95,6 +53,7 @@ fn merge_skus(next: &mut SaleDefinition, patches: &[SkuPatch]) -> Result<(), Str
     let mut fresh = Vec::new();
     for patch in patches {
         let labels = patch.labels.as_ref().map(|labels| sorted(patch, labels)).transpose()?;
+        let patch = SkuPatch { labels, ..patch.clone() };
         match next.skus.binary_search_by_key(&patch.sku, |known| known.sku) {
             Ok(index) => {
                 let known = &mut next.skus[index];
@@ -104,21 +63,13 @@ fn merge_skus(next: &mut SaleDefinition, patches: &[SkuPatch]) -> Result<(), Str
                         patch.sku, known.stock
                     ));
                 }
-                set(&mut known.limit_per_user, &patch.limit_per_user);
-                set(&mut known.max_per_order, &patch.max_per_order);
-                set(&mut known.labels, &labels);
+                patch.apply(known);
             }
             Err(_) => {
                 let Some(stock) = patch.stock else {
                     return Err(format!("sku {} is new and needs a stock", patch.sku));
                 };
-                fresh.push(SkuDefinition {
-                    sku: patch.sku,
-                    stock,
-                    limit_per_user: patch.limit_per_user.unwrap_or(0),
-                    max_per_order: patch.max_per_order.unwrap_or(0),
-                    labels: labels.unwrap_or_default(),
-                });
+                fresh.push(patch.define(stock));
             }
         }
     }
