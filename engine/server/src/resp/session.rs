@@ -116,12 +116,15 @@ impl RespSession {
     ) -> bool {
         let Some((name, rest)) = arguments.split_first() else { return false };
         let name = String::from_utf8_lossy(name).to_uppercase();
-        if name.starts_with("STOCK.") {
-            self.stock(&name, rest, out, actions);
-            return false;
-        }
-        if matches!(name.as_str(), "EVALSHA" | "EVAL" | "SCRIPT") {
-            self.script(&name, rest, out, actions);
+        let is_script = matches!(name.as_str(), "EVALSHA" | "EVAL" | "SCRIPT");
+        if is_script || name.starts_with("STOCK.") {
+            if !self.connection.allowed {
+                self.say(out, |w| w.error("NOAUTH Authentication required."));
+            } else if is_script {
+                self.script(&name, rest, out, actions);
+            } else {
+                self.stock(&name, rest, None, out, actions);
+            }
             return false;
         }
         let (info, mut bytes) = (self.info.clone(), Vec::new());
@@ -143,20 +146,19 @@ impl RespSession {
         self.say(out, |w| w.error(&format!("ERR unknown command '{shown}'")));
     }
 
+    /// Has a command of the engine decided; with a script its answer is the script's value.
     fn stock(
         &mut self,
         name: &str,
         arguments: &[&[u8]],
+        script: Option<Arc<Script>>,
         out: &mut Vec<u8>,
         actions: &mut Vec<Action>,
     ) {
-        if !self.connection.allowed {
-            return self.say(out, |w| w.error("NOAUTH Authentication required."));
-        }
         let tag = self.tag_next();
         match commands::parse(name, arguments) {
             Parsed::Command(command) => {
-                self.queue.push_back(Slot::Waiting(None));
+                self.queue.push_back(Slot::Waiting(script));
                 actions.push(Action::Command { tag, command });
             }
             Parsed::Feed(request) => {
@@ -166,7 +168,7 @@ impl RespSession {
                 }
                 actions.push(Action::Feed { tag, request });
             }
-            Parsed::Reply(reply) => self.say(out, |w| w.reply(&reply)),
+            Parsed::Reply(reply) => self.say(out, |w| write_reply(w, script.as_deref(), &reply)),
             Parsed::Error(text) => self.say(out, |w| w.error(&text)),
             Parsed::Unknown => self.unknown(name, out),
         }
@@ -180,9 +182,6 @@ impl RespSession {
         out: &mut Vec<u8>,
         actions: &mut Vec<Action>,
     ) {
-        if !self.connection.allowed {
-            return self.say(out, |w| w.error("NOAUTH Authentication required."));
-        }
         match (name, arguments) {
             ("SCRIPT", [word, rest @ ..]) => self.script_verb(word, rest, out),
             ("EVALSHA" | "EVAL", [text, count, rest @ ..]) => {
@@ -192,7 +191,7 @@ impl RespSession {
                 };
                 let count = commands::decimal(count).and_then(|count| usize::try_from(count).ok());
                 match count.filter(|count| *count <= rest.len()) {
-                    Some(count) => self.run(&script, rest.split_at(count), out, actions),
+                    Some(count) => self.run(script, rest.split_at(count), out, actions),
                     None => {
                         let why = "ERR Number of keys can't be greater than number of args";
                         self.say(out, |w| w.error(why));
@@ -247,7 +246,7 @@ impl RespSession {
     /// Has the command decided that a script stands for.
     fn run(
         &mut self,
-        script: &Arc<Script>,
+        script: Arc<Script>,
         (keys, arguments): (&[&[u8]], &[&[u8]]),
         out: &mut Vec<u8>,
         actions: &mut Vec<Action>,
@@ -255,20 +254,13 @@ impl RespSession {
         let words = script.command(keys, arguments);
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let name = String::from_utf8_lossy(words[0]).to_uppercase();
-        let tag = self.tag_next();
-        match commands::parse(&name, &words[1..]) {
-            Parsed::Command(command) => {
-                self.queue.push_back(Slot::Waiting(Some(script.clone())));
-                actions.push(Action::Command { tag, command });
-            }
-            Parsed::Reply(reply) => self.say(out, |w| write_value(w, script, &reply)),
-            Parsed::Error(text) => self.say(out, |w| w.error(&text)),
-            Parsed::Feed(_) | Parsed::Unknown => self.unknown(&name, out),
-        }
+        self.stock(&name, &words[1..], Some(script), out, actions);
     }
 }
 
-fn write_value(w: &mut Writer<'_>, script: &Script, reply: &Reply) {
+/// The answer, or the value that a script has for it.
+fn write_reply(w: &mut Writer<'_>, script: Option<&Script>, reply: &Reply) {
+    let Some(script) = script else { return w.reply(reply) };
     match script.value(reply) {
         Some(Value::Number(number)) => w.integer(number),
         Some(Value::Text(text)) => w.text(&text),
@@ -304,10 +296,11 @@ impl Session for RespSession {
     fn reply(&mut self, tag: u64, reply: Reply, out: &mut Vec<u8>) {
         let mut bytes = Vec::new();
         let mut w = Writer { out: &mut bytes, three: self.connection.three };
-        match self.queue.get((tag - self.front) as usize) {
-            Some(Slot::Waiting(Some(script))) => write_value(&mut w, script, &reply),
-            _ => w.reply(&reply),
-        }
+        let script = match self.queue.get((tag - self.front) as usize) {
+            Some(Slot::Waiting(script)) => script.as_deref(),
+            _ => None,
+        };
+        write_reply(&mut w, script, &reply);
         self.answered(tag, bytes, out);
     }
 
