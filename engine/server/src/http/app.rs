@@ -106,8 +106,7 @@ pub(super) fn whole(value: &Value) -> Option<u64> {
 /// An id as a number or as text.
 pub(super) fn id(value: Option<&Value>) -> Option<u64> {
     match value? {
-        Value::Number(_) => whole(value?),
         Value::String(text) => number(text),
-        _ => None,
+        other => whole(other),
     }
 }

@@ -7,7 +7,7 @@ use super::{orders, sales};
 use crate::session::Gateway;
 use crate::token;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
@@ -46,7 +46,6 @@ pub fn router(gateway: Arc<dyn Gateway>) -> Router {
             let why = "this path does not take this method";
             plain(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why)
         })
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(whole))
         .with_state(app)
 }
