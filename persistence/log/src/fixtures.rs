@@ -6,7 +6,7 @@
 
 mod samples;
 
-use crate::api::{Config, Fold};
+use crate::api::Config;
 use crate::archive::volume::{encode_batch, marker_bytes};
 use crate::consumers::Consumers;
 use crate::directory;
@@ -18,9 +18,9 @@ use crate::recovery::open_on;
 use crate::runs::Run;
 use crate::snapshot::{self, Image};
 use crate::testing::MemoryDisk;
+use crate::verify::NoFold;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use stockade_protocol::image::{CatalogImage, PartitionImage};
 use stockade_protocol::text::ConsumerName;
 use stockade_protocol::{Entry, Lsn, PartitionId};
 
@@ -29,24 +29,6 @@ const EPOCH: u64 = 3;
 const SEGMENT: SegmentId = SegmentId { epoch: EPOCH, shard: 0, number: 1 };
 const USERS: PartitionId = PartitionId::new(1);
 const CATALOG: PartitionId = PartitionId::CATALOG;
-
-/// Rules that nothing calls.
-struct NoRules;
-
-impl Fold for NoRules {
-    fn partition(
-        &self,
-        _: PartitionId,
-        _: PartitionImage,
-        _: &[Entry],
-    ) -> Result<PartitionImage, String> {
-        Err("not folded here".into())
-    }
-
-    fn catalog(&self, _: CatalogImage, _: &[Entry]) -> Result<CatalogImage, String> {
-        Err("not folded here".into())
-    }
-}
 
 fn encoded(entries: &[Entry]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -215,7 +197,7 @@ fn files_of_version_1_are_made_byte_for_byte() {
 fn files_of_version_1_are_read() {
     for (segment, catalog_last) in [(SEGMENT.file_name(), 6), ("torn.seg".into(), 4)] {
         let disk = directory_of_fixtures(&segment);
-        let mut recovery = open_on(disk.storage(), config(), Arc::new(NoRules)).unwrap();
+        let mut recovery = open_on(disk.storage(), config(), Arc::new(NoFold)).unwrap();
         assert_eq!(recovery.warnings().len(), usize::from(catalog_last == 4));
         assert_eq!(recovery.catalog(), samples::catalog_image());
         assert_eq!(recovery.take_images()[&USERS], samples::partition_image());
@@ -270,7 +252,7 @@ fn a_file_of_an_unknown_version_is_refused_by_its_name() {
         let mut bytes = disk.read(&path).unwrap();
         change(&mut bytes);
         disk.put(&path, bytes);
-        let error = open_on(disk.storage(), config(), Arc::new(NoRules)).err().unwrap();
+        let error = open_on(disk.storage(), config(), Arc::new(NoFold)).err().unwrap();
         let sentence = error.to_string();
         match error {
             OpenError::Version { file, found: 2, known: 1 } => assert_eq!(file, path),

@@ -24,7 +24,8 @@ pub struct Report {
     pub warnings: Vec<String>,
 }
 
-struct NoFold;
+/// Rules that nothing calls.
+pub(crate) struct NoFold;
 
 impl Fold for NoFold {
     fn partition(
